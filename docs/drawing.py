@@ -1,7 +1,7 @@
 """Tools of the documentation's figures: colours, canvases, and the examples of a page."""
 
 import doctest
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,11 +35,11 @@ def figure(
     return register
 
 
-def draw_all() -> None:
-    """Write every figure, and for a figure of a page also the line that includes it."""
-    pages = {page for _, page, _ in FIGURES.values() if page}
-    found = {page: examples(DOCS / page) for page in pages}
-    for name, (size, page, draw) in FIGURES.items():
+def draw_figures(names: Collection[str] = ()) -> None:
+    """Write the named figures, or all; for a figure of a page also the line that includes it."""
+    chosen = {name: FIGURES[name] for name in names or FIGURES}
+    found = {page: examples(DOCS / page) for _, page, _ in chosen.values() if page}
+    for name, (size, page, draw) in chosen.items():
         canvas, axes = plt.subplots(figsize=size, layout="constrained")
         text = draw(axes, found[page]) if page else draw(axes)
         canvas.savefig(FOLDER / f"{name}.svg", metadata={"Date": None})

@@ -1,18 +1,21 @@
 """Draw the figures of the documentation from the code: `python docs/figures.py`.
 
+Names select some: `python docs/figures.py discount hubkv_walk_discount`.
+
 Written to docs/figures/, which git ignores. Run it before the site is built, as the CI does.
 """
 
 import csv
 import json
 import re
+import sys
 from itertools import groupby, product
 from statistics import median
 from textwrap import indent
 
 import torch
 import walks  # noqa: F401  registers the pictures of the walks
-from drawing import DOCS, FOLDER, INK, STRONG, WEAK, draw_all, figure
+from drawing import DOCS, FOLDER, INK, STRONG, WEAK, draw_figures, figure
 from matplotlib.axes import Axes
 from shipped_tables import tables
 
@@ -232,7 +235,9 @@ def of_the_model() -> dict[str, str]:
 def main() -> None:
     """Write every figure, the captions of the model's figures, and the tables."""
     FOLDER.mkdir(exist_ok=True)
-    draw_all()
+    draw_figures(sys.argv[1:])
+    if sys.argv[1:]:
+        return
     (FOLDER / "performance.txt").write_text(timings())
     (FOLDER / "measured.txt").write_text(gpu_measurements_markdown())
     (FOLDER / "kvpress_costs.txt").write_text(costs())

@@ -16,16 +16,16 @@ ASKS = re.compile(r"\bimpl\.(\w+)")
 IMPORTS = re.compile(r"^from (spec_tests\.[\w.]+) import", re.MULTILINE)
 
 
-class Asked(NamedTuple):
+class NamesInBody(NamedTuple):
     """The names in the body of a function of a test file."""
 
     names: frozenset[str]  # public functions that it calls on `impl`
     functions: frozenset[str]  # other names, possibly of helpers and fixtures
 
 
-def needs(item: pytest.Function) -> frozenset[str]:
+def functions_of_test(item: pytest.Function) -> frozenset[str]:
     """Return the public names that a test calls: in its source, and through its parameters."""
-    found = asked(item.path, item.originalname)
+    found = functions_called_by(item.path, item.originalname)
     for value in item.callspec.params.values() if hasattr(item, "callspec") else ():
         code = getattr(value, "__code__", None)
         if code and "impl" in code.co_varnames:
@@ -38,11 +38,11 @@ def needs(item: pytest.Function) -> frozenset[str]:
 def may_call_any(file: Path, offered: frozenset[str]) -> bool:
     """Whether some test of a file may call an offered name: a fast check of the text alone."""
     by_name = "getattr(impl" in text(file) or "SCORED" in text(file)
-    return by_name or bool(mentioned(file) & offered)
+    return by_name or bool(functions_in_text(file) & offered)
 
 
 @cache
-def mentioned(file: Path) -> frozenset[str]:
+def functions_in_text(file: Path) -> frozenset[str]:
     """Return the public names called on `impl` in a file or in files of the suite it imports."""
     found, waiting = set[Path](), [file]
     while waiting:
@@ -65,7 +65,7 @@ def text(file: Path) -> str:
 
 
 @cache
-def asked(file: Path, test: str) -> frozenset[str]:
+def functions_called_by(file: Path, test: str) -> frozenset[str]:
     """Return the names that a test, its helpers and its fixtures call on `impl`."""
     seen: set[tuple[Path, str]] = set()
     waiting, found = [(file, test)], set[str]()
@@ -74,34 +74,36 @@ def asked(file: Path, test: str) -> frozenset[str]:
         if place not in seen and place[1] in names_by_function(place[0]):
             here = names_by_function(place[0])[place[1]]
             found |= here.names
-            waiting += [imported(place[0]).get(name, (place[0], name)) for name in here.functions]
+            waiting += [
+                imported_from(place[0]).get(name, (place[0], name)) for name in here.functions
+            ]
         seen.add(place)
     return frozenset(found)
 
 
 @cache
-def names_by_function(file: Path) -> dict[str, Asked]:
+def names_by_function(file: Path) -> dict[str, NamesInBody]:
     """Return the names in the body of each function of a file, without those in decorators."""
     found = {}
-    for node in parsed(file).body:
+    for node in syntax_tree(file).body:
         if isinstance(node, ast.FunctionDef):
             inner = [n for part in (node.args, *node.body) for n in ast.walk(part)]
             names = {
                 n.attr
                 for n in inner
-                if isinstance(n, ast.Attribute) and ast.unparse(n.value) == "impl"
+                if isinstance(n, ast.Attribute) and getattr(n.value, "id", "") == "impl"
             }
             words = {n.id for n in inner if isinstance(n, ast.Name)}
             words |= {n.arg for n in inner if isinstance(n, ast.arg)}
-            found[node.name] = Asked(PUBLIC & names, frozenset(words))
+            found[node.name] = NamesInBody(PUBLIC & names, frozenset(words))
     return found
 
 
 @cache
-def imported(file: Path) -> dict[str, tuple[Path, str]]:
+def imported_from(file: Path) -> dict[str, tuple[Path, str]]:
     """Return the file and name of the definition of each name imported from the suite."""
     found = {}
-    for node in parsed(file).body:
+    for node in syntax_tree(file).body:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("spec_tests."):
             home = file_of(str(node.module))
             found |= {alias.asname or alias.name: (home, alias.name) for alias in node.names}
@@ -109,6 +111,6 @@ def imported(file: Path) -> dict[str, tuple[Path, str]]:
 
 
 @cache
-def parsed(file: Path) -> ast.Module:
+def syntax_tree(file: Path) -> ast.Module:
     """Return the syntax tree of a file; it is empty for a package."""
     return ast.parse(text(file))

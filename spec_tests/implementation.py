@@ -18,13 +18,13 @@ from spec_tests.index import are_only_named_in_papers, source_equations
 from spec_tests.limits import SECONDS, Limit
 from spec_tests.record_conversion import (
     Own,
-    handed,
+    from_module_records,
     is_record,
     own_records,
     return_annotation,
-    taken,
+    to_module_records,
 )
-from spec_tests.report.calls import mapped, recorded
+from spec_tests.report.calls import mapped, record_calls
 
 LACKS = "needs a name that the module lacks"
 NEAR = 0.8
@@ -118,12 +118,12 @@ class Implementation:
     @cached_property
     def misspelt(self) -> dict[str, str]:
         """Its public functions whose name resembles a lacking one, with that name."""
-        lacked = {plain(name): name for name in sorted(self.lacks)}
+        lacked = {normalized_name(name): name for name in sorted(self.lacks)}
         found = {}
         for name in dir(self.module):
             if name.startswith("_") or name in reference.__all__:
                 continue
-            near = get_close_matches(plain(name), lacked, n=1, cutoff=NEAR)
+            near = get_close_matches(normalized_name(name), lacked, n=1, cutoff=NEAR)
             if near and is_own_function(getattr(self.module, name, None), self.module):
                 found[name] = lacked[near[0]]
         return found
@@ -141,7 +141,7 @@ class Implementation:
         others = frozenset(reference.__all__) - self.wanted
         return frozenset(n for n in others if not is_record(n) and hasattr(self.module, n))
 
-    def hears(self, dtype: torch.dtype) -> bool:
+    def supports_dtype(self, dtype: torch.dtype) -> bool:
         """Whether it is tested at a dtype: at those of its tuple `dtypes`, or at all."""
         return dtype in getattr(self.module, "dtypes", (dtype,))
 
@@ -182,7 +182,7 @@ class Implementation:
         return unwrap(getattr(bodies, name)) is not unwrap(getattr(reference, name))
 
     @property
-    def has_door(self) -> bool:
+    def checks_arguments(self) -> bool:
         """Whether calls validate their arguments: the bodies behind `optimized` do not."""
         return not self.name.startswith("optimized.")
 
@@ -206,11 +206,11 @@ class Implementation:
             pytest.skip(LACKS)
         found = getattr(self.module, name)
         if not isinstance(found, type):
-            found = recorded(self, name, self.crossing(name, found))
+            found = record_calls(self, name, self.converting(name, found))
         vars(self)[name] = found
         return found
 
-    def crossing(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def converting(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return `function` wrapped: its device, the module's records, and the time limit apply."""
         here, hint = self.device.type == "cpu", return_annotation(name)
         if here and self.ours:
@@ -218,12 +218,12 @@ class Implementation:
 
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            given = (args, kwargs) if here else carry((args, kwargs), self.device)
-            given = handed(given, self.own) if self.own else given
+            given = (args, kwargs) if here else move_to_device((args, kwargs), self.device)
+            given = to_module_records(given, self.own) if self.own else given
             with nullcontext() if self.ours else self.limit.on(name):
                 found = function(*given[0], **given[1])
-            result = taken(found, hint, self.own)
-            return result if here else carry(result, torch.device("cpu"))
+            result = from_module_records(found, hint, self.own)
+            return result if here else move_to_device(result, torch.device("cpu"))
 
         return call
 
@@ -231,7 +231,7 @@ class Implementation:
         return self.name
 
 
-def plain(name: str) -> str:
+def normalized_name(name: str) -> str:
     """Return a name in lower case without underscores: `hubMask` and `hub_mask` become equal."""
     return name.replace("_", "").lower()
 
@@ -245,7 +245,7 @@ def is_own_function(value: Any, module: Any) -> bool:
     return callable(value) and (home not in sys.modules or packages[0] == packages[1])
 
 
-def carry(value: Any, device: torch.device) -> Any:
+def move_to_device(value: Any, device: torch.device) -> Any:
     """Move the tensors in nested tuples, lists and dictionaries to `device`.
 
     Strides and storage offsets stay the same, since kernels depend on them.

@@ -39,6 +39,7 @@ def are_only_named_in_papers(ids: Iterable[str]) -> bool:
     return bool(cited) and all(known.get(i, {}).get("ours") for i in cited)
 
 
+@cache
 def cited_by_code() -> dict[str, list[str]]:
     """Return, for each equation, the public names that state it."""
     found: dict[str, list[str]] = {}
@@ -48,6 +49,7 @@ def cited_by_code() -> dict[str, list[str]]:
     return found
 
 
+@cache
 def cited_by_tests() -> dict[str, list[str]]:
     """Return, for each equation, the laws and vectors that are marked with it."""
     found: dict[str, list[str]] = {}
@@ -75,7 +77,7 @@ def spec_marked_tests(path: Path, idle: bool = False) -> list[tuple[str, str]]:
     ]
     return [
         (ast.literal_eval(argument), node.name)
-        for node in ast.walk(tree)
+        for node in tree.body
         if isinstance(node, ast.FunctionDef)
         and node.name.startswith("test_")
         and idle != any(argument.arg == "impl" for argument in node.args.args)
@@ -98,7 +100,7 @@ def page() -> str:
         "# Every equation",
         "",
         "Each numbered statement of the papers, the functions that state it and what checks them.",
-        "A law links to its source; worked examples, computed by hand, are counted.",
+        "A law links to its source; vectors, calls with known results, are counted.",
     ]
     for paper in ("HEX", "HubKV", "GraphKV"):
         lines += ["", f"## {paper}", ""]
@@ -129,7 +131,7 @@ def nowhere(entry: dict[str, Any]) -> str:
 def checks(tests: list[str]) -> str:
     """Return a table cell with a folded list of links to laws, and the number of vectors."""
     laws = [law_link(test) for test in tests if ".json::" not in test]
-    counts = ((len(laws), "law"), (len(tests) - len(laws), "worked example"))
+    counts = ((len(laws), "law"), (len(tests) - len(laws), "vector"))
     said = ", ".join(f"{count} {what}{'s' * (count > 1)}" for count, what in counts if count)
     if not laws:
         return said

@@ -34,7 +34,7 @@ def modules(pattern: str) -> list[Any]:
 FILES = modules("*/**/strategies.py")
 
 
-def joined(part: str, *more: dict[str, Any]) -> dict[str, Any]:
+def union_of(part: str, *more: dict[str, Any]) -> dict[str, Any]:
     """Return the union of the files' dictionaries of one name; no function may be in two."""
     found = [*more, *(getattr(file, part) for file in FILES if hasattr(file, part))]
     every = {name: value for names in found for name, value in names.items()}
@@ -52,19 +52,19 @@ def depends_on_random_stream(name: str, inputs: dict[str, Any]) -> bool:
     return DRAWN[name](bound.arguments)
 
 
-def named(file: Any) -> dict[str, Any]:
+def strategies_by_name(file: Any) -> dict[str, Any]:
     """Return the file's strategies that are named as a public function and are not in `INPUTS`."""
     own = {k: v for k, v in vars(file).items() if getattr(v, "__module__", "") == file.__name__}
     open_names = set(reference.__all__) - set(getattr(file, "INPUTS", ()))
     return {name: strategy() for name, strategy in own.items() if name in open_names}
 
 
-INPUTS = joined("INPUTS", *map(named, FILES))
-CORNERS = joined("CORNERS")
-BY_HAND = joined("REFUSALS")
-GOOD = joined("GOOD") | {name: good for name, (good, _) in BY_HAND.items()}
-SCORED = joined("SCORED")
-DRAWN = joined("DRAWN")
+INPUTS = union_of("INPUTS", *map(strategies_by_name, FILES))
+CORNERS = union_of("CORNERS")
+BY_HAND = union_of("REFUSALS")
+GOOD = union_of("GOOD") | {name: good for name, (good, _) in BY_HAND.items()}
+SCORED = union_of("SCORED")
+DRAWN = union_of("DRAWN")
 REFUSALS = {
     name: (good, [*BY_HAND.get(name, (good, []))[1], *refusals(getattr(reference, name), good)])
     for name, good in GOOD.items()

@@ -75,7 +75,7 @@ def to_arrays(value: Any, make: Make = np.asarray) -> Any:
         return np.dtype(numpy_dtype(value))
     if callable(value) and not isinstance(value, type):
         return lambda *given: to_arrays(value(*map(to_tensors, given)), make)
-    return within(partial(to_arrays, make=make), value)
+    return change_parts(partial(to_arrays, make=make), value)
 
 
 def to_tensors(value: Any) -> Any:
@@ -86,10 +86,10 @@ def to_tensors(value: Any) -> Any:
         return torch.from_numpy(whole if shares else whole.copy())
     if isinstance(value, np.dtype):
         return next(dtype for dtype, kind in DTYPES.items() if kind == value)
-    return within(to_tensors, value)
+    return change_parts(to_tensors, value)
 
 
-def within(change: Callable[[Any], Any], value: Any) -> Any:
+def change_parts(change: Callable[[Any], Any], value: Any) -> Any:
     """Return a tuple, list, dictionary or data class with `change` applied to each part."""
     if isinstance(value, dict):
         return {name: change(part) for name, part in value.items()}

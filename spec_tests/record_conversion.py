@@ -27,25 +27,25 @@ def own_records(module: Any) -> Own:
     return {record: kind for record, kind in own.items() if kind is not record}
 
 
-def handed(value: Any, own: Own) -> Any:
+def to_module_records(value: Any, own: Own) -> Any:
     """Return `value` as an argument of a module: nested records become the module's own types.
 
     Objects of other types, such as a list with attributes, stay as they are.
     """
     if type(value) is list:
-        return [handed(part, own) for part in value]
+        return [to_module_records(part, own) for part in value]
     if type(value) is dict:
-        return {name: handed(part, own) for name, part in value.items()}
+        return {name: to_module_records(part, own) for name, part in value.items()}
     if type(value) is not tuple and type(value) not in RECORDS:
         return value
-    parts = [handed(part, own) for part in value]
+    parts = [to_module_records(part, own) for part in value]
     if type(value) is tuple:
         return (*parts,)
     kind: Any = own.get(type(value), type(value))
-    return kind(**dict(zip(names_of(value), parts, strict=True)))
+    return kind(**dict(zip(field_names(value), parts, strict=True)))
 
 
-def taken(value: Any, hint: Any, own: Own) -> Any:
+def from_module_records(value: Any, hint: Any, own: Own) -> Any:
     """Return a module's result as `hint` annotates it: a type of equal fields becomes the record.
 
     Anything else stays as it is, and the tests judge it.
@@ -53,11 +53,13 @@ def taken(value: Any, hint: Any, own: Own) -> Any:
     for record in records_of(hint):
         if own.get(record) is type(value) or same_fields(record, value):
             hints, parts = get_type_hints(record), parts_of(record, value)
-            return record(*(taken(part, hints[f], own) for f, part in parts.items()))
+            return record(*(from_module_records(part, hints[f], own) for f, part in parts.items()))
     if isinstance(value, Tensor):
         return value.item() if hint in (int, float, bool) and not value.dim() else value
-    if type(value) in (tuple, list) and (hints := elements(hint, len(value))):
-        return type(value)(taken(p, h, own) for p, h in zip(value, hints, strict=True))
+    if type(value) in (tuple, list) and (hints := element_annotations(hint, len(value))):
+        return type(value)(
+            from_module_records(p, h, own) for p, h in zip(value, hints, strict=True)
+        )
     return value
 
 
@@ -70,23 +72,25 @@ def return_annotation(name: str) -> Any:
 @cache
 def records_of(hint: Any) -> tuple[Any, ...]:
     """Return the records that an annotation admits."""
-    return tuple(kind for kind in (hint, *get_args(hint)) if kind in RECORDS and is_one(hint))
+    return tuple(
+        kind for kind in (hint, *get_args(hint)) if kind in RECORDS and is_not_a_sequence(hint)
+    )
 
 
-def is_one(hint: Any) -> bool:
+def is_not_a_sequence(hint: Any) -> bool:
     """Whether an annotation is of one value or a union, not of a tuple or list."""
     return get_origin(hint) not in (tuple, list)
 
 
 def same_fields(record: Any, value: Any) -> bool:
     """Whether `value` has the field names of a record, or is a plain tuple of that length."""
-    names = [*names_of(value)]
+    names = [*field_names(value)]
     if type(value) is tuple:
         return len(value) == len(record._fields)
     return bool(names) and names == [*record._fields]
 
 
-def names_of(value: Any) -> Iterator[str]:
+def field_names(value: Any) -> Iterator[str]:
     """Yield the field names of a named tuple or data class."""
     if hasattr(value, "_fields"):
         yield from value._fields
@@ -101,7 +105,7 @@ def parts_of(record: Any, value: Any) -> dict[str, Any]:
     return {field: getattr(value, field) for field in record._fields}
 
 
-def elements(hint: Any, count: int) -> list[Any]:
+def element_annotations(hint: Any, count: int) -> list[Any]:
     """Return the annotation of each of `count` elements, or an empty list without annotations."""
     for kind in (hint, *get_args(hint)):
         inner = get_args(kind)

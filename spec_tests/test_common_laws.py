@@ -14,7 +14,7 @@ from spec_tests.test_agreement import OF_MEMORY, takes_floats
 every_floating = pytest.mark.parametrize("name", sorted({*filter(takes_floats, GOOD)} - OF_MEMORY))
 
 
-@pytest.mark.own
+@pytest.mark.ours_only
 @every_floating
 @settings(max_examples=4)
 @given(data=st.data())

@@ -18,7 +18,7 @@ def test_the_good_input_is_accepted(impl, name):
     getattr(impl, name)(**REFUSALS[name][0])
 
 
-@pytest.mark.door
+@pytest.mark.argument_checks
 @pytest.mark.parametrize(("name", "argument"), CASES)
 def test_refuses(impl, name, argument):
     good, refusals = REFUSALS[name]

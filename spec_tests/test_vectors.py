@@ -38,7 +38,7 @@ def load() -> list[Any]:
         for case in json.loads(file.read_text()):
             name = f"{file.parent.name}-{case['id']}"
             marks = [pytest.mark.spec(*case["spec"])]
-            marks += [pytest.mark.own] if case.get("drawn") else []
+            marks += [pytest.mark.ours_only] if case.get("drawn") else []
             cases.append(pytest.param(case["function"], case, id=name, marks=marks))
     return cases
 

@@ -1,4 +1,4 @@
-"""The module with the mends that the page prints, in a folder of its own."""
+"""Apply the fixes that the page prints to a copy of the module."""
 
 import re
 import shutil
@@ -7,8 +7,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 
 
-def mended(folder: Path) -> Path:
-    """Copy the module into a folder, each `diff` block of the page applied to it."""
+def fixed_copy(folder: Path) -> Path:
+    """Copy the module into a folder, apply each `diff` block of the page, and return the folder."""
     for file in (*HERE.glob("*.py"), *HERE.glob("*.txt")):
         shutil.copy(file, folder)
     file = folder / "hubkv_numpy.py"
@@ -18,7 +18,7 @@ def mended(folder: Path) -> Path:
         old = "\n".join(line[1:] for line in lines if line[:1] in "- ")
         new = "\n".join(line[1:] for line in lines if line[:1] in "+ ")
         if text.count(old) != 1:
-            raise ValueError(f"stands {text.count(old)} times in {file.name}:\n{old}")
+            raise ValueError(f"found {text.count(old)} times in {file.name}:\n{old}")
         text = text.replace(old, new)
     file.write_text(text)
     return folder

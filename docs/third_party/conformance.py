@@ -1,4 +1,4 @@
-"""What the suite is pointed at: the module's functions, among tensors."""
+"""The module under test: the functions of `hubkv_numpy`, called with tensors."""
 
 import hubkv_numpy
 

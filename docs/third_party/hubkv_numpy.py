@@ -14,12 +14,12 @@ def hub_mask(scores, radius=2, protected=None):
 
 
 def discount(scores, hubs, gamma=0.5):
-    """Equation 7: what is no hub is worth less."""
+    """Equation 7: a token that is no hub is worth less."""
     return scores * np.where(hubs, 1.0, gamma)
 
 
 def gate(scores, corrected, ratio, power=2.0):
-    """Equation 10: correct as hard as the cache is compressed."""
+    """Equation 10: the more is removed, the more the correction counts."""
     strength = ratio
     wide = np.result_type(scores, np.float32)
     mixed = (1 - strength) * scores.astype(wide) + strength * corrected.astype(wide)
@@ -27,7 +27,7 @@ def gate(scores, corrected, ratio, power=2.0):
 
 
 def protected_mask(tokens, sinks=4, recent=None):
-    """Equation 11: the first tokens are kept, and the latest two in a hundred."""
+    """Equation 11: the first tokens and the latest two percent are kept."""
     recent = round(0.02 * tokens) if recent is None else recent
     at = np.arange(tokens)
     return (at < sinks) | (at >= tokens - recent)

@@ -89,7 +89,7 @@ long: Any = [torch.randn(h, 40, 4, generator=torch.Generator().manual_seed(h)) f
 sums = log_sum_exp(*long)
 
 
-@pytest.mark.door
+@pytest.mark.argument_checks
 @pytest.mark.spec("HEX-3.1a", "HEX-3.3a", "GraphKV-H2O", "GraphKV-SnapKV")
 @pytest.mark.parametrize("name", ["attention_weights", "attention_mass", "h2o_mass", "snapkv"])
 def test_a_log_sum_exp_that_is_not_finite_is_refused(impl, name):

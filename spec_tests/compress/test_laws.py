@@ -211,7 +211,7 @@ def test_a_row_above_its_length_keeps_all_of_it(impl):
 
 @pytest.mark.spec("HubKV-1")
 @pytest.mark.parametrize("tokens", [3, 5])
-@pytest.mark.door
+@pytest.mark.argument_checks
 def test_scores_of_other_tokens_than_the_keys_are_refused(impl, tokens):
     scored = unprotected_scores(torch.ones(1, tokens))
     with impl.refuses(r"scored\.scores must have shape \(1, 4\)"):
@@ -220,7 +220,7 @@ def test_scores_of_other_tokens_than_the_keys_are_refused(impl, tokens):
 
 @pytest.mark.spec("HubKV-13", "HubKV-Obs3")
 @pytest.mark.parametrize("settings", [HubSettings(), NmsSettings()], ids=str)
-@pytest.mark.door
+@pytest.mark.argument_checks
 def test_a_real_score_below_0_is_refused_unless_it_is_protected_from_suppression(impl, settings):
     """NMS reads no protected score; padding is read by nothing."""
     keys, valid = torch.ones(1, 3, 2), torch.tensor([False, True, True])

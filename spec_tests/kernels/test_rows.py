@@ -181,8 +181,8 @@ def test_a_copy_of_the_kernels_that_tells_no_lie_agrees(block):
         assert_as_accurate(names[name](**inputs), getattr(reference, name), inputs)
 
 
-@pytest.mark.own
-@pytest.mark.compared
+@pytest.mark.ours_only
+@pytest.mark.own_body
 @every_row
 @few
 @given(data=st.data())

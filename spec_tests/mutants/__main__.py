@@ -45,7 +45,7 @@ class Trial:
         """Skip the other cases of a test once one has detected the mutant."""
         impl = under_test(item)
         if impl and "failed" in self.outcomes[mutant_name(impl)]:
-            pytest.skip("dead")
+            pytest.skip("already detected")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item):
@@ -53,7 +53,7 @@ class Trial:
         law = getattr(getattr(item, "obj", None), "hypothesis", None)
         if law is None:
             return (yield)
-        body, law.inner_test = law.inner_test, left_once_it_detects(law.inner_test)
+        body, law.inner_test = law.inner_test, stop_at_detection(law.inner_test)
         try:
             return (yield)
         finally:
@@ -64,18 +64,18 @@ class Trial:
         """Record how a detecting test ended: only a failed assertion detects."""
         report = yield
         if call.when == "call" and (impl := under_test(item)) is not None:
-            failed = call.excinfo is not None and asserts(call.excinfo.value)
+            failed = call.excinfo is not None and is_failed_assertion(call.excinfo.value)
             crashed = call.excinfo is not None and not failed
             outcome = "failed" if failed else "crashed" if crashed else "passed"
             self.outcomes[mutant_name(impl)].append(outcome)
         return report
 
 
-class Killed(pytest.skip.Exception):
+class LawDetects(pytest.skip.Exception):
     """Stop a law after a failed assertion; it is a skip, which Hypothesis passes through."""
 
 
-def left_once_it_detects(body: Callable[..., None]) -> Callable[..., None]:
+def stop_at_detection(body: Callable[..., None]) -> Callable[..., None]:
     """Return the body of a law wrapped to end the law at a failed assertion."""
 
     @wraps(body)
@@ -83,8 +83,8 @@ def left_once_it_detects(body: Callable[..., None]) -> Callable[..., None]:
         try:
             body(*args, **kwargs)
         except (Exception, pytest.fail.Exception) as error:
-            if asserts(error):
-                raise Killed("dead") from error
+            if is_failed_assertion(error):
+                raise LawDetects("detected") from error
             raise
 
     return run
@@ -95,13 +95,13 @@ def mutant_name(impl: Implementation) -> str:
     return impl.name.partition(":")[2]
 
 
-def asserts(error: BaseException) -> bool:
+def is_failed_assertion(error: BaseException) -> bool:
     """Whether `error` is a failed assertion, is raised from one, or is a group that holds one."""
     if isinstance(error, BaseExceptionGroup):
-        return any(asserts(part) for part in error.exceptions)
-    if error.__cause__ is not None and asserts(error.__cause__):
+        return any(is_failed_assertion(part) for part in error.exceptions)
+    if error.__cause__ is not None and is_failed_assertion(error.__cause__):
         return True
-    return isinstance(error, AssertionError | pytest.fail.Exception | Killed)
+    return isinstance(error, AssertionError | pytest.fail.Exception | LawDetects)
 
 
 def run(*words: str, places: tuple[str, ...] = ("",)) -> dict[str, list[str]]:
@@ -133,5 +133,5 @@ if __name__ == "__main__":
         for name, mutant in MUTANTS.items():
             if name not in outcomes:
                 continue
-            fate = "killed" if "failed" in outcomes[name] else "SURVIVES"
-            print(f"{fate:<9}{name:<32}{mutant.place:<28}{mutant.fault}  [{mutant.detected_by}]")
+            fate = "detected" if "failed" in outcomes[name] else "MISSED"
+            print(f"{fate:<10}{name:<32}{mutant.place:<28}{mutant.fault}  [{mutant.detected_by}]")

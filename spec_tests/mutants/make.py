@@ -53,7 +53,7 @@ def mutant_register(idea: str) -> Register:
         module = Changed(partial(patched_reference, file, old, new))
         add(name, Mutant(file, fault, test_id(idea, test), module))
 
-    return registering(mutant)
+    return text_register(mutant)
 
 
 def kernel_mutant_register(file: str, block: int = 8, programs: int | None = None) -> Register:
@@ -77,10 +77,10 @@ def kernel_mutant_register(file: str, block: int = 8, programs: int | None = Non
         if TRITON:
             add(name, Mutant(f"kernels/{file}", fault, test, module))
 
-    return registering(mutant)
+    return text_register(mutant)
 
 
-def registering(mutant: Callable[[str, str, str, str, str], None]) -> Register:
+def text_register(mutant: Callable[[str, str, str, str, str], None]) -> Register:
     """Return a function that calls `mutant` for each mutant of a text."""
 
     def register(text: str) -> None:
@@ -88,12 +88,12 @@ def registering(mutant: Callable[[str, str, str, str, str], None]) -> Register:
         assert not rest.strip(), f"this is no mutant under its detecting test: {rest!r}"
         for test, changes in DETECTING_TEST.findall(text):
             for name, fault, change in CHANGE.findall(changes):
-                mutant(name, fault, side("-", change), side("+", change), test)
+                mutant(name, fault, one_side("-", change), one_side("+", change), test)
 
     return register
 
 
-def side(sign: str, change: str) -> str:
+def one_side(sign: str, change: str) -> str:
     """Return the source of a change before it (`-`) or after it (`+`)."""
     return "\n".join(line[4:] for line in change.splitlines() if line[2] in (" ", sign))
 
@@ -109,7 +109,7 @@ def test_id(idea: str, test: str) -> str:
 def add(name: str, made: Mutant) -> None:
     """Register a mutant."""
     assert name not in MUTANTS, f"two mutants are called {name}"
-    made.module.is_detected_by = partial(ends, made.detected_by.partition("[")[0])
+    made.module.is_detected_by = partial(names_test, made.detected_by.partition("[")[0])
     MUTANTS[name] = made
 
 
@@ -132,6 +132,6 @@ class Changed:
         return vars(self)[name]
 
 
-def ends(place: str, nodeid: str) -> bool:
+def names_test(place: str, nodeid: str) -> bool:
     """Whether `nodeid`, up to its parameters, names the test at `place`."""
     return nodeid.partition("[")[0].endswith(place)

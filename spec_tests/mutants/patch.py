@@ -16,6 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 import reference
+from spec_tests.report.blame import without_cache
 
 Names = dict[str, Any]
 ROOT = Path(reference.__file__).parent
@@ -31,10 +32,10 @@ def patched_reference(file: str, old: str, new: str) -> Names:
         vars(copies[name]).update(vars(module))
     twins: dict[int, Any] = {id(module): copies[name] for name, module in modules.items()}
     for name, module in modules.items():
-        for value in map(bare, vars(module).values()):
+        for value in map(without_cache, vars(module).values()):
             if isfunction(value) and value.__module__ == name:
-                twins[id(value)] = copied(value, vars(copies[name]))
-    fresh = changed(file, old, new)
+                twins[id(value)] = copy_function(value, vars(copies[name]))
+    fresh = changed_statements(file, old, new)
     exec(compile(fresh, str(ROOT / file), "exec"), vars(copies[home]))
     for node in fresh.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -44,9 +45,10 @@ def patched_reference(file: str, old: str, new: str) -> Names:
             twins[id(was)] = made
     for name, module in modules.items():
         for key, value in vars(module).items():
-            if twin := twins.get(id(bare(value))):
-                again = lru_cache(**value.cache_parameters()) if value is not bare(value) else None
-                setattr(copies[name], key, again(twin) if again else twin)
+            if twin := twins.get(id(without_cache(value))):
+                if value is not without_cache(value):
+                    twin = lru_cache(**value.cache_parameters())(twin)
+                setattr(copies[name], key, twin)
     for twin in filter(isfunction, twins.values()):
         if rules := vars(twin).get("rules"):
             vars(twin)["rules"] = tuple(twins.get(id(rule), rule) for rule in rules)
@@ -54,7 +56,7 @@ def patched_reference(file: str, old: str, new: str) -> Names:
     return {name: twins.get(id(spec), spec) for name, spec in specs.items()}
 
 
-def changed(file: str, old: str, new: str) -> ast.Module:
+def changed_statements(file: str, old: str, new: str) -> ast.Module:
     """Return the statements of a file that differ once `old` is replaced by `new`.
 
     Raises:
@@ -63,13 +65,13 @@ def changed(file: str, old: str, new: str) -> ast.Module:
     before, _, after = text(file).partition(old)
     first = 1 + before.count("\n")
     lines = range(first, first + new.count("\n") + 1)
-    fresh = [node for node in ast.parse(before + new + after).body if stands_on(node, lines)]
+    fresh = [node for node in ast.parse(before + new + after).body if covers_lines(node, lines)]
     if old == new or not fresh:
         raise ValueError(f"no change: reference/{file} says what {new!r} says")
     return ast.Module(fresh, [])
 
 
-def stands_on(node: ast.stmt, lines: range) -> bool:
+def covers_lines(node: ast.stmt, lines: range) -> bool:
     """Whether a statement, with its decorators, covers one of these lines."""
     first = min(part.lineno for part in [node, *getattr(node, "decorator_list", [])])
     return first < lines.stop and (node.end_lineno or first) >= lines.start
@@ -81,12 +83,7 @@ def text(file: str) -> str:
     return (ROOT / file).read_text()
 
 
-def bare(value: Any) -> Any:
-    """Return a function without the cache around it."""
-    return value.__wrapped__ if hasattr(value, "cache_parameters") else value
-
-
-def copied(function: FunctionType, names: Names) -> FunctionType:
+def copy_function(function: FunctionType, names: Names) -> FunctionType:
     """Return a copy of a function with `names` as its globals."""
     copy = FunctionType(
         function.__code__, names, function.__name__, function.__defaults__, function.__closure__

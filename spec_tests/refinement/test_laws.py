@@ -97,7 +97,7 @@ def test_the_gate_takes_the_share_removed_unless_told_otherwise(impl, x):
 @pytest.mark.spec("HubKV-13")
 @pytest.mark.parametrize("settings", [HubSettings(), GraphSettings(1), NmsSettings()], ids=str)
 @pytest.mark.parametrize("score", [-0.25, float("nan"), float("inf")])
-@pytest.mark.door
+@pytest.mark.argument_checks
 def test_every_refinement_refuses_scores_it_cannot_discount(impl, settings, score):
     scored = unprotected_scores(torch.tensor([[0.5, score]]))
     with impl.refuses("finite and >= 0"):
@@ -114,7 +114,7 @@ def test_every_refinement_refuses_scores_it_cannot_discount(impl, settings, scor
         ((torch.ones(3), torch.zeros(3, dtype=torch.bool)), ValueError),
     ],
 )
-@pytest.mark.door
+@pytest.mark.argument_checks
 def test_parts_that_do_not_fit_each_other_are_refused(impl, parts, error):
     with impl.refuses("", error):
         impl.refine(Scored(*parts), keep=1)

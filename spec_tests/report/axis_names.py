@@ -20,14 +20,14 @@ def leaves(inputs: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
 
 def names_of_axes(name: str, key: str, field: str, value: Any) -> list[str]:
     """Return the names of a tensor's axes from the signature, numbering those of `*batch`."""
-    words = [*dims(name, key, field)] if isinstance(value, Tensor) else []
+    words = [*axis_words(name, key, field)] if isinstance(value, Tensor) else []
     if words and words[0].startswith("*"):
         words = [f"{words[0]}{at}" for at in range(value.dim() - len(words) + 1)] + words[1:]
     return words if isinstance(value, Tensor) and len(words) == value.dim() else []
 
 
 @cache
-def dims(name: str, key: str, field: str = "") -> tuple[str, ...]:
+def axis_words(name: str, key: str, field: str = "") -> tuple[str, ...]:
     """Return the words of the shape annotation of an argument, or of a field of it."""
     hint = unwrap(getattr(reference, name)).__annotations__[key]
     if field:
@@ -42,6 +42,6 @@ def is_name(axis: str) -> bool:
     return axis.startswith("*") or axis.isidentifier()
 
 
-def replaced(inputs: dict[str, Any], key: str, field: str, value: Any) -> dict[str, Any]:
+def replace_argument(inputs: dict[str, Any], key: str, field: str, value: Any) -> dict[str, Any]:
     """Return inputs with one argument, or one field of a record, replaced."""
     return {**inputs, key: inputs[key]._replace(**{field: value}) if field else value}

@@ -24,9 +24,9 @@ def explaining_steps(call: Call) -> list[str]:
     Steps that suffice alone come before all of them together.
     """
     names = [name for name in steps(call.name) if call.impl and call.impl.offers([name])]
-    if not names or not explained(call, names):
+    if not names or not is_explained(call, names):
         return []
-    alone = [name for name in names if explained(call, [name])]
+    alone = [name for name in names if is_explained(call, [name])]
     return alone or names
 
 
@@ -36,9 +36,9 @@ def timed_out_steps(call: Call) -> list[str]:
     return [name for name in steps(call.name) if name in strikes]
 
 
-def explained(call: Call, names: list[str]) -> bool:
+def is_explained(call: Call, names: list[str]) -> bool:
     """Whether the specification gives a call's outcome when it calls the module's `names`."""
-    with theirs(call.impl, names):
+    with calling_module_functions(call.impl, names):
         return explains(getattr(reference, call.name), call)
 
 
@@ -48,14 +48,16 @@ def steps(name: str) -> list[str]:
     seen, waiting = set[Any](), [unwrap(getattr(reference, name))]
     while waiting:
         here = waiting.pop()
-        called = [bare(vars(sys.modules[here.__module__]).get(word)) for word in words(here)]
+        called = [
+            without_cache(vars(sys.modules[here.__module__]).get(word)) for word in names_read(here)
+        ]
         found = {f for f in called if isfunction(f) and f.__module__.startswith("reference.")}
         waiting += found - seen
         seen |= found
     return [n for n in reference.__all__ if n != name and unwrap(getattr(reference, n)) in seen]
 
 
-def words(function: Any) -> Iterator[str]:
+def names_read(function: Any) -> Iterator[str]:
     """Yield the names that a function's body reads."""
     waiting = [function.__code__]
     while waiting:
@@ -65,17 +67,17 @@ def words(function: Any) -> Iterator[str]:
 
 
 @contextmanager
-def theirs(impl: Any, names: Iterable[str]) -> Iterator[None]:
+def calling_module_functions(impl: Any, names: Iterable[str]) -> Iterator[None]:
     """Make the specification call the module's functions of these names."""
     own = {unwrap(getattr(reference, name)): getattr(impl, name) for name in names}
     with ExitStack() as stack:
         for home in [home for at, home in sys.modules.items() if at.startswith("reference.")]:
             for word, value in [*vars(home).items()]:
-                if isfunction(function := bare(value)) and function in own:
+                if isfunction(function := without_cache(value)) and function in own:
                     stack.enter_context(patch.object(home, word, own[function]))
         yield
 
 
-def bare(value: Any) -> Any:
+def without_cache(value: Any) -> Any:
     """Return a function without the cache around it."""
     return value.__wrapped__ if hasattr(value, "cache_parameters") else value

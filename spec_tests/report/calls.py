@@ -21,7 +21,7 @@ class Call:
         self.impl, self.name, self.function = impl, name, function
         self.given = given
         # our own modules do not modify their arguments: no copy is needed
-        self.before = given if impl and impl.ours else mapped(kept, given)
+        self.before = given if impl and impl.ours else mapped(contiguous_copy, given)
         self.outcome: Any = None
 
     @cached_property
@@ -32,12 +32,12 @@ class Call:
     @cached_property
     def passed(self) -> dict[str, Any]:
         """The arguments by name: the objects that were passed, possibly modified since."""
-        return named(self.name, self.given)
+        return arguments_by_name(self.name, self.given)
 
     @cached_property
     def inputs(self) -> dict[str, Any]:
         """The arguments by name, as they were before the call, contiguous."""
-        return mapped(kept, named(self.name, self.before))
+        return mapped(contiguous_copy, arguments_by_name(self.name, self.before))
 
 
 LAST: deque[Call] = deque(maxlen=64)
@@ -61,7 +61,7 @@ def count_elements(value: Any) -> int:
     return sum(tensor.numel() for tensor in tensors(value))
 
 
-def named(name: str, given: Given) -> dict[str, Any]:
+def arguments_by_name(name: str, given: Given) -> dict[str, Any]:
     """Return the arguments of a call by name; none if they do not fit the signature."""
     try:
         return signature(getattr(reference, name)).bind(*given[0], **given[1]).arguments
@@ -69,7 +69,7 @@ def named(name: str, given: Given) -> dict[str, Any]:
         return {}
 
 
-def recorded(impl: Any, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def record_calls(impl: Any, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return `function` wrapped to append its calls to `LAST`."""
 
     @wraps(function)
@@ -87,7 +87,7 @@ def recorded(impl: Any, name: str, function: Callable[..., Any]) -> Callable[...
     return call
 
 
-def kept(tensor: Tensor) -> Tensor:
+def contiguous_copy(tensor: Tensor) -> Tensor:
     """Return a detached copy of a tensor, contiguous if it is dense."""
     bare = tensor.detach() if tensor.requires_grad else tensor
     return bare.clone(memory_format=torch.contiguous_format) if is_dense(tensor) else bare.clone()

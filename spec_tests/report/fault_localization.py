@@ -17,8 +17,8 @@ import reference
 from spec_tests.accuracy import are_equal, assert_as_accurate, is_float
 from spec_tests.inputs import depends_on_random_stream
 from spec_tests.limits import DoesNotEnd
-from spec_tests.report.axis_names import leaves, names_of_axes, replaced
-from spec_tests.report.calls import Call, count_elements, is_dense, kept, mapped, tensors
+from spec_tests.report.axis_names import leaves, names_of_axes, replace_argument
+from spec_tests.report.calls import Call, contiguous_copy, count_elements, is_dense, mapped, tensors
 
 LEVELS = ("values", "edges", "errors")
 VALUES, KIND, CRASH = "wrong values", "wrong type or shape", "crashes"
@@ -57,25 +57,31 @@ class Fault(NamedTuple):
         return self.edge != "empty" and not all(tensor.numel() for tensor in inputs)
 
 
-def diagnosed(calls: Iterable[Call], compared: Sequence[Any] = ()) -> Fault:
+def find_fault(calls: Iterable[Call], compared: Sequence[Any] = ()) -> Fault:
     """Return the fault of the first call at fault, or else that of the law itself.
 
     `compared` holds the two values of the law's failed comparison.
     """
     calls = [*calls]
     for call in calls:
-        if kind := judged(call.name, call.inputs, call.outcome):
+        if kind := fault_kind(call.name, call.inputs, call.outcome):
             edge = "" if kind in (*ERRORS, NEVER) else edge_and_simpler_inputs(call, kind)[0]
-            return Fault(kind, edge, call, asked(getattr(reference, call.name), call.inputs))
+            return Fault(kind, edge, call, outcome_of(getattr(reference, call.name), call.inputs))
     for call in calls:
-        if not are_equal(mapped(whole, call.inputs), mapped(whole, mapped(kept, call.passed))):
+        if not are_equal(
+            mapped(as_dense, call.inputs), mapped(as_dense, mapped(contiguous_copy, call.passed))
+        ):
             return Fault(CHANGES, "", call, call.inputs)
     showing = [call for call in calls if compared and are_equal(call.outcome, compared[0])]
-    edge = "gradients" if any(map(learns, calls)) else "dtype" if any(map(is_half, calls)) else ""
+    edge = ""
+    if any(map(requires_gradients, calls)):
+        edge = "gradients"
+    elif any(map(is_half, calls)):
+        edge = "dtype"
     return Fault(LAW, edge, next(iter(showing or calls[::-1]), None), *compared[::-1])
 
 
-def judged(
+def fault_kind(
     name: str,
     inputs: Inputs,
     outcome: Any,
@@ -92,7 +98,7 @@ def judged(
     if count_elements(inputs) > LARGE:
         return ""
     right: Callable[..., Any] = spec or getattr(reference, name)
-    expected = asked(right, inputs)
+    expected = outcome_of(right, inputs)
     if isinstance(expected, TypeError | ValueError):
         if not isinstance(outcome, Exception):
             return LENIENT
@@ -102,45 +108,45 @@ def judged(
     if isinstance(outcome, Exception):
         return CRASH
     if depends_on_random_stream(name, inputs):  # one call alone does not determine the values
-        return "" if alike(outcome, expected) else KIND
+        return "" if same_types_and_shapes(outcome, expected) else KIND
     try:
-        with quiet():
+        with without_warnings():
             assert_as_accurate(outcome, right, inputs, patient=patient)
     except Exception:
-        return VALUES if alike(outcome, expected) else KIND
+        return VALUES if same_types_and_shapes(outcome, expected) else KIND
     return ""
 
 
 def explains(spec: Callable[..., Any], call: Call) -> bool:
     """Whether another function gives the outcome of a call."""
-    expected = asked(spec, call.inputs)
+    expected = outcome_of(spec, call.inputs)
     if isinstance(expected, Exception) or isinstance(call.outcome, Exception):
         return type(expected) is type(call.outcome)
-    return not judged(call.name, call.inputs, call.outcome, spec, patient=False)
+    return not fault_kind(call.name, call.inputs, call.outcome, spec, patient=False)
 
 
-def asked(function: Callable[..., Any], inputs: dict[str, Any]) -> Any:
+def outcome_of(function: Callable[..., Any], inputs: dict[str, Any]) -> Any:
     """Return the result of a call or its exception; the inputs are not modified."""
     try:
-        with quiet():
+        with without_warnings():
             return function(**mapped(Tensor.clone, inputs))
     except Exception as error:
         return error
 
 
-def quiet() -> warnings.catch_warnings:
+def without_warnings() -> warnings.catch_warnings:
     """Return a context that ignores warnings."""
     return warnings.catch_warnings(action="ignore")
 
 
-def alike(actual: Any, expected: Any) -> bool:
+def same_types_and_shapes(actual: Any, expected: Any) -> bool:
     """Whether two results have the same structure, types, shapes and dtypes."""
     if isinstance(expected, Tensor):
         same = isinstance(actual, Tensor) and actual.shape == expected.shape
         return same and actual.dtype == expected.dtype
     if isinstance(expected, tuple | list):
         several = isinstance(actual, tuple | list) and len(actual) == len(expected)
-        return several and all(map(alike, actual, expected))
+        return several and all(map(same_types_and_shapes, actual, expected))
     return type(actual) is type(expected)
 
 
@@ -152,10 +158,10 @@ def edge_and_simpler_inputs(call: Call, kind: str) -> tuple[str, Inputs]:
     inputs = call.inputs
     for edge, change in EDGES.items():
         less = change(call.name, inputs)
-        if has(edge, call) or differ(less, inputs):
-            if isinstance(asked(getattr(reference, call.name), less), Exception):
+        if has_layout_or_gradients(edge, call) or differ(less, inputs):
+            if isinstance(outcome_of(getattr(reference, call.name), less), Exception):
                 continue  # the inputs are no longer admissible
-            if judged(call.name, less, asked(call.function, less), patient=False) != kind:
+            if fault_kind(call.name, less, outcome_of(call.function, less), patient=False) != kind:
                 return edge, inputs
             inputs = less
     return "" if all(tensor.numel() for tensor in tensors(inputs)) else "empty", inputs
@@ -171,19 +177,20 @@ def is_ordinary(name: str, inputs: Inputs) -> bool:
     """Whether inputs have no property that can be removed."""
     others = (change(name, inputs) for change in EDGES.values())
     return not any(
-        differ(less, inputs) and not isinstance(asked(getattr(reference, name), less), Exception)
+        differ(less, inputs)
+        and not isinstance(outcome_of(getattr(reference, name), less), Exception)
         for less in others
     )
 
 
-def has(edge: str, call: Call) -> bool:
+def has_layout_or_gradients(edge: str, call: Call) -> bool:
     """Whether the passed tensors have a property that a copy loses: their layout or gradients."""
     if edge == "layout":
         return not all(tensor.is_contiguous() for tensor in tensors(call.passed))
-    return edge == "gradients" and learns(call)
+    return edge == "gradients" and requires_gradients(call)
 
 
-def learns(call: Call) -> bool:
+def requires_gradients(call: Call) -> bool:
     """Whether a tensor of a call requires gradients."""
     return any(tensor.requires_grad for tensor in tensors(call.passed))
 
@@ -193,24 +200,24 @@ def is_half(call: Call) -> bool:
     return any(is_float(t) and t.dtype.itemsize < 4 for t in tensors(call.passed))
 
 
-def whole(tensor: Tensor) -> Tensor:
+def as_dense(tensor: Tensor) -> Tensor:
     """Return a tensor as a dense one."""
     return tensor if is_dense(tensor) else tensor.to_dense()
 
 
-def filled(tensor: Tensor) -> Tensor:
+def fill_empty_axes(tensor: Tensor) -> Tensor:
     """Return a tensor with one element along each empty axis."""
     return tensor if tensor.numel() else tensor.new_zeros([max(n, 1) for n in tensor.shape])
 
 
-def several(name: str, inputs: Inputs) -> Inputs:
+def double_single_axes(name: str, inputs: Inputs) -> Inputs:
     """Return inputs with each axis of one element doubled, except batch axes."""
     made = inputs
     for key, field, value in leaves(inputs):
         for at, axis in enumerate(names_of_axes(name, key, field, value)):
             if axis.isidentifier() and value.shape[at] == 1:
                 value = torch.cat([value, value], at)
-                made = replaced(made, key, field, value)
+                made = replace_argument(made, key, field, value)
     return made
 
 
@@ -225,17 +232,17 @@ def differ(inputs: Any, others: Any) -> bool:
     )
 
 
-def unsigned(tensor: Tensor) -> Tensor:
+def without_negative_zeros(tensor: Tensor) -> Tensor:
     """Return a tensor with 0 in place of −0."""
     return tensor + 0.0 if is_float(tensor) else tensor
 
 
-def single(tensor: Tensor) -> Tensor:
+def as_float32(tensor: Tensor) -> Tensor:
     """Return a floating-point tensor as float32."""
     return tensor.float() if is_float(tensor) else tensor
 
 
-def moderate(tensor: Tensor) -> Tensor:
+def rescale_extremes(tensor: Tensor) -> Tensor:
     """Return a tensor scaled so that its largest number is 1, if it was huge or tiny."""
     if not is_float(tensor) or not (tensor.isfinite() & (tensor != 0)).any():
         return tensor
@@ -244,7 +251,7 @@ def moderate(tensor: Tensor) -> Tensor:
     return (tensor.double() / largest).to(tensor.dtype) if far else tensor
 
 
-def apart(tensor: Tensor) -> Tensor:
+def separate_ties(tensor: Tensor) -> Tensor:
     """Return a tensor with distinct finite numbers: a small ramp is mixed in if some are equal."""
     finite = tensor[tensor.isfinite()] if is_float(tensor) else tensor.new_empty(0)
     if finite.unique().numel() == finite.numel():
@@ -254,18 +261,18 @@ def apart(tensor: Tensor) -> Tensor:
     return torch.where(tensor.isfinite(), mixed, tensor).to(tensor.dtype)
 
 
-def each(change: Callable[[Tensor], Tensor]) -> Change:
+def change_each_tensor(change: Callable[[Tensor], Tensor]) -> Change:
     """Return a change of inputs that applies `change` to every tensor."""
     return lambda _, inputs: mapped(change, inputs)
 
 
 EDGES: dict[str, Change] = {
-    "layout": each(Tensor.clone),
-    "gradients": each(Tensor.detach),
-    "empty": each(filled),
-    "single": several,
-    "negative zero": each(unsigned),
-    "dtype": each(single),
-    "range": each(moderate),
-    "ties": each(apart),
+    "layout": change_each_tensor(Tensor.clone),
+    "gradients": change_each_tensor(Tensor.detach),
+    "empty": change_each_tensor(fill_empty_axes),
+    "single": double_single_axes,
+    "negative zero": change_each_tensor(without_negative_zeros),
+    "dtype": change_each_tensor(as_float32),
+    "range": change_each_tensor(rescale_extremes),
+    "ties": change_each_tensor(separate_ties),
 }

@@ -1,7 +1,6 @@
 """The report as one self-contained HTML page."""
 
 import re
-from collections.abc import Iterable
 from html import escape
 from typing import Any
 
@@ -12,7 +11,7 @@ from spec_tests.report.summary import (
     lines_on_tests_not_run,
     verdicts,
 )
-from spec_tests.report.terminal import follows_from_clause, tests
+from spec_tests.report.terminal import count_outcomes, follows_from_clause
 from spec_tests.report.tex import as_mathml
 
 STYLE = """
@@ -54,19 +53,19 @@ def page(data: dict[str, Any]) -> str:
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{text(names)} by {text(suite)}</title>\n<style>{STYLE}</style>\n</head>\n"
-        f"<body>\n<main>\n<h1>Held to {text(suite)}</h1>\n"
-        f'<p class="faint">{text(with_what)}.</p>\n'
-        f"{joined(map(module, data['modules'], [data['level']] * len(data['modules'])))}"
+        f"<title>{escape(names)} by {escape(suite)}</title>\n<style>{STYLE}</style>\n</head>\n"
+        f"<body>\n<main>\n<h1>Conformance to {escape(suite)}</h1>\n"
+        f'<p class="faint">{escape(with_what)}.</p>\n'
+        f"{''.join(map(module_section, data['modules'], [data['level']] * len(data['modules'])))}"
         "</main>\n</body>\n</html>\n"
     )
 
 
-def module(data: dict[str, Any], level: str) -> str:
+def module_section(data: dict[str, Any], level: str) -> str:
     """Return the section of one module: a table of verdicts, then a card for each function."""
     tested = [card for card in data["functions"] if card["verdict"] != "untested"]
     asked = LEVELS[: LEVELS.index(level) + 1]
-    head = joined(f'<th scope="col">{part}</th>' for part in ("function", *asked, "equations"))
+    head = "".join(f'<th scope="col">{part}</th>' for part in ("function", *asked, "equations"))
     lines = [
         *lines_by_paper(data["equations"]),
         *lines_on_tests_not_run(tested),
@@ -74,43 +73,44 @@ def module(data: dict[str, Any], level: str) -> str:
     ]
     lacks = ""
     if data["unasked"]:
-        names = text(", ".join(data["unasked"]))
-        lacks = f"<p>{len(data['unasked'])} offered, not asked: {names} (<code>--ours</code>)</p>\n"
+        names = escape(", ".join(data["unasked"]))
+        lacks = f"<p>Tested only with <code>--ours</code>: {names}.</p>\n"
     if data["lacks"]:
         lacks += f"<p>It lacks {len(data['lacks'])} functions of the specification.</p>\n"
-    elsewhere = joined(failure(part, 0) for part in data["elsewhere"])
-    mended = joined(
-        f"<li>{text(part['test'])}: passes, though expected to fail ({text(part['reason'])})</li>\n"
+    elsewhere = "".join(failure_section(part, 0) for part in data["elsewhere"])
+    mended = "".join(
+        f"<li>{escape(part['test'])}: passes, though expected to fail "
+        f"({escape(part['reason'])})</li>\n"
         for part in data["mended"]
     )
     return (
-        f"<section>\n<h2>{text(data['module'])}</h2>\n"
+        f"<section>\n<h2>{escape(data['module'])}</h2>\n"
         f'<div class="wide" tabindex="0"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n'
-        f"{joined(row(card, level) for card in tested)}</tbody>\n</table></div>\n"
-        f"{joined(f'<p>{text(line)}</p>{chr(10)}' for line in lines)}"
-        f"<p>{text(tests(data['tests']))}.</p>\n"
+        f"{''.join(table_row(card, level) for card in tested)}</tbody>\n</table></div>\n"
+        f"{''.join(f'<p>{escape(line)}</p>{chr(10)}' for line in lines)}"
+        f"<p>{escape(count_outcomes(data['tests']))}.</p>\n"
         f"{lacks}{f'<ul>{mended}</ul>' if mended else ''}"
-        f"{joined(card_of(card) for card in tested)}{elsewhere}</section>\n"
+        f"{''.join(function_article(card) for card in tested)}{elsewhere}</section>\n"
     )
 
 
-def row(card: dict[str, Any], level: str) -> str:
+def table_row(card: dict[str, Any], level: str) -> str:
     """Return a function's row of the table: its verdict at each level."""
-    cells = joined(f'<td class="{mark}">{mark}</td>' for mark in verdicts(card, level).values())
-    ids = text(", ".join(equation["id"] for equation in card["equations"]))
-    name = text(card["function"])
+    cells = "".join(f'<td class="{mark}">{mark}</td>' for mark in verdicts(card, level).values())
+    ids = escape(", ".join(equation["id"] for equation in card["equations"]))
+    name = escape(card["function"])
     return f'<tr><th scope="row"><a href="#{name}">{name}</a></th>{cells}<td>{ids}</td></tr>\n'
 
 
-def card_of(card: dict[str, Any]) -> str:
+def function_article(card: dict[str, Any]) -> str:
     """Return the card of a function."""
-    name = text(card["function"])
-    ids = joined(
-        f"<li>{text(part['id'])}: {text(part['title'])} "
-        f'<span class="faint">({text(part["where"])})</span></li>\n'
+    name = escape(card["function"])
+    ids = "".join(
+        f"<li>{escape(part['id'])}: {escape(part['title'])} "
+        f'<span class="faint">({escape(part["where"])})</span></li>\n'
         for part in card["equations"]
     )
-    printed = joined(f'<div class="equation">{as_mathml(tex)}</div>\n' for tex in card["printed"])
+    printed = "".join(f'<div class="equation">{as_mathml(tex)}</div>\n' for tex in card["printed"])
     if card["failures"]:
         words = f"fails {card['failed']} of {card['failed'] + card['passed']} tests"
     else:
@@ -119,69 +119,61 @@ def card_of(card: dict[str, Any]) -> str:
         f'<article id="{name}">\n<h3><code>{name}</code> '
         f'<span class="{card["verdict"]}">{words}</span></h3>\n'
         f"<ul>{ids}</ul>\n{printed}"
-        f"{joined(failure(part, at) for at, part in enumerate(card['failures'], 1))}</article>\n"
+        f"{''.join(failure_section(part, at) for at, part in enumerate(card['failures'], 1))}"
+        "</article>\n"
     )
 
 
-def failure(data: dict[str, Any], number: int) -> str:
+def failure_section(data: dict[str, Any], number: int) -> str:
     """Return one failure: the minimal example, the likely cause, other examples of that cause."""
     first, *others = data["claims"]
     if data["follows"]:
-        return f"<p>It {text(follows_from_clause(data))}.</p>\n{more(data['claims'])}"
+        return f"<p>It {escape(follows_from_clause(data))}.</p>\n{folded_claims(data['claims'])}"
     heading = data["heading"][:1].upper() + data["heading"][1:]
     count = f"{number}. " if number else ""
-    likely = joined(f"<li>{text(cause)}</li>" for cause in data["causes"])
+    likely = "".join(f"<li>{escape(cause)}</li>" for cause in data["causes"])
     return (
-        f'<section>\n<h4>{count}{text(heading)} <span class="faint">(level: {data["level"]})</span>'
-        f"</h4>\n{claim(first)}"
+        f"<section>\n<h4>{count}{escape(heading)} "
+        f'<span class="faint">(level: {data["level"]})</span>'
+        f"</h4>\n{claim_html(first)}"
         f"{f'<p>Likely cause:</p><ul>{likely}</ul>{chr(10)}' if likely else ''}"
-        f"{more(others)}</section>\n"
+        f"{folded_claims(others)}</section>\n"
     )
 
 
-def more(others: list[dict[str, Any]]) -> str:
+def folded_claims(others: list[dict[str, Any]]) -> str:
     """Return further examples of the same cause, folded."""
     if not others:
         return ""
     one = len(others) == 1
-    count = "1 more example that fails so" if one else f"{len(others)} more examples that fail so"
-    return f"<details><summary>{count}</summary>\n{joined(map(claim, others))}</details>\n"
+    count = "1 more failure" if one else f"{len(others)} more failures"
+    return f"<details><summary>{count}</summary>\n{''.join(map(claim_html, others))}</details>\n"
 
 
-def claim(data: dict[str, Any]) -> str:
+def claim_html(data: dict[str, Any]) -> str:
     """Return a claim that fails: its sentence, the program, the expected and the actual result."""
-    sentence = coded(data["claim"][:1].upper() + data["claim"][1:])
-    where = text("; ".join(f"{part['id']}, {part['where']}" for part in data["equations"]))
+    sentence = code_in_backticks(data["claim"][:1].upper() + data["claim"][1:])
+    where = escape("; ".join(f"{part['id']}, {part['where']}" for part in data["equations"]))
     parts = [f'<p>{sentence}. <span class="faint">{where}</span></p>\n']
     if data["hunts"]:
-        parts.append(f"<p>It hunts: {text(data['hunts'])}.</p>\n")
+        parts.append(f"<p>It detects: {escape(data['hunts'])}.</p>\n")
     if data["expected_to_fail"] is not None:
-        parts.append(f"<p>Expected to fail: {text(data['expected_to_fail'])}</p>\n")
+        parts.append(f"<p>Expected to fail: {escape(data['expected_to_fail'])}</p>\n")
     if data["snippet"]:
-        parts.append(f'<pre tabindex="0"><code>{text(data["snippet"])}</code></pre>\n')
+        parts.append(f'<pre tabindex="0"><code>{escape(data["snippet"])}</code></pre>\n')
     if data["expected"]:
-        path = f" <code>{text(data['where'])}</code>" if data["where"] else ""
+        path = f" <code>{escape(data['where'])}</code>" if data["where"] else ""
         parts.append(
             f'<div class="pair"><div class="passes">Expected{path}'
-            f'<pre class="answer">{text(data["expected"])}</pre></div>'
-            f'<div class="fails">Got{path}<pre class="answer">{text(data["got"])}</pre></div>'
+            f'<pre class="answer">{escape(data["expected"])}</pre></div>'
+            f'<div class="fails">Got{path}<pre class="answer">{escape(data["got"])}</pre></div>'
             "</div>\n"
         )
     else:
-        parts.append(f'<pre class="answer">{text(data["message"])}</pre>\n')
-    return joined(parts)
-
-
-def coded(sentence: str) -> str:
-    """Return a sentence as HTML, with names between backticks as code."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text(sentence))
-
-
-def text(raw: str) -> str:
-    """Return text with the special characters of HTML escaped."""
-    return escape(raw)
-
-
-def joined(parts: Iterable[str]) -> str:
-    """Return the parts as one string."""
+        parts.append(f'<pre class="answer">{escape(data["message"])}</pre>\n')
     return "".join(parts)
+
+
+def code_in_backticks(sentence: str) -> str:
+    """Return a sentence as HTML, with names between backticks as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(sentence))

@@ -29,7 +29,7 @@ def snippet(module: str, own: dict[type, type], name: str, inputs: dict[str, Any
     given = [
         (key, literal(value, alias, own))
         for key, value in inputs.items()
-        if spec[key].default is spec[key].empty or not same(value, spec[key].default)
+        if spec[key].default is spec[key].empty or not equals_default(value, spec[key].default)
     ]
     inner = ", ".join(f"{key}={text}" for key, text in given)
     if len(inner) > INLINE:
@@ -41,7 +41,7 @@ def snippet(module: str, own: dict[type, type], name: str, inputs: dict[str, Any
     return "\n".join(lines) + f"\n\n{body}\n"
 
 
-def same(value: Any, default: Any) -> bool:
+def equals_default(value: Any, default: Any) -> bool:
     """Whether an argument equals its default, in type and value."""
     return type(value) is type(default) and not isinstance(value, Tensor) and value == default
 
@@ -49,14 +49,16 @@ def same(value: Any, default: Any) -> bool:
 def literal(value: Any, alias: str = "reference", own: dict[type, type] | None = None) -> str:
     """Return Python source of `value`; records in `own` are those of the module `alias`."""
     if isinstance(value, Tensor):
-        return tensor(value)
+        return tensor_literal(value)
     if isinstance(value, tuple | list):
         kind: Any = type(value)
         parts = [literal(part, alias, own) for part in value]
         if kind in RECORDS:
             home = alias if own and kind in own else "reference"
             shown = zip(kind._fields, value, parts, strict=True)
-            fields = ", ".join(f"{n}={text}" for n, part, text in shown if not left(value, n, part))
+            fields = ", ".join(
+                f"{n}={text}" for n, part, text in shown if not has_default(value, n, part)
+            )
             return f"{home}.{kind.__name__}({fields})"
         inner = ", ".join(parts) + "," * (isinstance(value, tuple) and len(parts) == 1)
         return f"({inner})" if isinstance(value, tuple) else f"[{inner}]"
@@ -67,15 +69,15 @@ def literal(value: Any, alias: str = "reference", own: dict[type, type] | None =
     return repr(value)
 
 
-def left(record: Any, field: str, value: Any) -> bool:
+def has_default(record: Any, field: str, value: Any) -> bool:
     """Whether a field has its default, so that the source can omit it."""
-    return field in record._field_defaults and same(value, record._field_defaults[field])
+    return field in record._field_defaults and equals_default(value, record._field_defaults[field])
 
 
-def tensor(value: Tensor) -> str:
+def tensor_literal(value: Tensor) -> str:
     """Return Python source of a tensor, with its dtype, and its strides if not contiguous."""
     if not is_dense(value):
-        return f"{tensor(value.to_dense())}.to_sparse()"
+        return f"{tensor_literal(value.to_dense())}.to_sparse()"
     dtype = "" if value.dtype in PLAIN else f", dtype={value.dtype}"
     if not value.numel():
         return f"torch.zeros({[*value.shape]}, dtype={value.dtype})"
@@ -84,12 +86,12 @@ def tensor(value: Tensor) -> str:
         start = value.storage_offset()
         memory = value.as_strided([start + span], [1], 0)
         spread = f"{[*value.shape]}, {[*value.stride()]}, {start}"
-        return f"torch.tensor({numbers(memory)}{dtype}).as_strided({spread})"
-    sparse = value.numel() > WHOLE and scattered(value)
-    return sparse or f"torch.tensor({numbers(value)}{dtype})"
+        return f"torch.tensor({nested_lists(memory)}{dtype}).as_strided({spread})"
+    sparse = value.numel() > WHOLE and sparse_literal(value)
+    return sparse or f"torch.tensor({nested_lists(value)}{dtype})"
 
 
-def scattered(value: Tensor) -> str:
+def sparse_literal(value: Tensor) -> str:
     """Return Python source of a tensor with one number in all but a few places; otherwise ""."""
     flat = value.flatten()
     seen, times = flat.unique(return_counts=True)
@@ -97,28 +99,29 @@ def scattered(value: Tensor) -> str:
     others = ((flat != most) | (flat.signbit() != most.signbit())).nonzero().flatten()
     if 8 * len(others) > len(flat):
         return ""
-    made = f"torch.full({[*value.shape]}, {number(most.item(), value.dtype)}, dtype={value.dtype})"
+    number = number_literal(most.item(), value.dtype)
+    made = f"torch.full({[*value.shape]}, {number}, dtype={value.dtype})"
     if not len(others):
         return made
     places = torch.unravel_index(others, value.shape)
-    inner = ", ".join(map(tensor, places)) + "," * (len(places) == 1)
-    return f"{made}.index_put(({inner}), {tensor(flat[others])})"
+    inner = ", ".join(map(tensor_literal, places)) + "," * (len(places) == 1)
+    return f"{made}.index_put(({inner}), {tensor_literal(flat[others])})"
 
 
-def numbers(value: Tensor) -> str:
+def nested_lists(value: Tensor) -> str:
     """Return the elements as nested lists."""
     if value.dim():
-        return f"[{', '.join(map(numbers, value))}]"
-    return number(value.item(), value.dtype)
+        return f"[{', '.join(map(nested_lists, value))}]"
+    return number_literal(value.item(), value.dtype)
 
 
-def number(value: Any, dtype: torch.dtype) -> str:
+def number_literal(value: Any, dtype: torch.dtype) -> str:
     """Return the shortest text that reads as `value` at a dtype."""
-    return shortest(repr(value), dtype) if isinstance(value, float) else repr(value)
+    return shortest_float(repr(value), dtype) if isinstance(value, float) else repr(value)
 
 
 @lru_cache(4096)
-def shortest(exact: str, dtype: torch.dtype) -> str:
+def shortest_float(exact: str, dtype: torch.dtype) -> str:
     """Return the shortest text of a float from its exact one; −0 keeps its sign."""
     value = float(exact)
     if not isfinite(value):
@@ -128,7 +131,7 @@ def shortest(exact: str, dtype: torch.dtype) -> str:
     return text if any(mark in text for mark in ".en") else f"{text}."
 
 
-def shown(value: Any, limit: int = 300) -> str:
+def result_as_text(value: Any, limit: int = 300) -> str:
     """Return a result as text: an exception as its message, a large tensor abbreviated."""
     if isinstance(value, BaseException):
         return f"{type(value).__name__}: {value}".splitlines()[0][:limit]
@@ -152,12 +155,12 @@ def first_difference(
     if not (isinstance(expected, Tensor) and isinstance(actual, Tensor)):
         return "", expected, actual
     if expected.shape == actual.shape and expected.numel() > WHOLE:
-        at = furthest(expected, actual)
+        at = index_of_largest_difference(expected, actual)
         return str(at), expected[tuple(at)], actual[tuple(at)]
     return "", expected, actual
 
 
-def furthest(one: Tensor, other: Tensor) -> list[int]:
+def index_of_largest_difference(one: Tensor, other: Tensor) -> list[int]:
     """Return the index of the largest difference between two tensors."""
     apart = (one.double() - other.double()).abs().nan_to_num(torch.inf, posinf=torch.inf)
     apart[one.isnan() & other.isnan() | (one == other)] = 0

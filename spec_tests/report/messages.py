@@ -11,7 +11,7 @@ import pytest
 
 import reference
 from spec_tests.accuracy import are_equal
-from spec_tests.called_functions import needs, text
+from spec_tests.called_functions import functions_of_test, text
 from spec_tests.implementation import Implementation
 from spec_tests.index import HERE
 from spec_tests.report.blame import explaining_steps, steps, timed_out_steps
@@ -27,10 +27,10 @@ from spec_tests.report.fault_localization import (
     VALUES,
     Fault,
     explains,
-    judged,
+    fault_kind,
 )
-from spec_tests.report.literals import first_difference, shown, snippet
-from spec_tests.report.shrink import least
+from spec_tests.report.literals import first_difference, result_as_text, snippet
+from spec_tests.report.shrink import shrink_fault
 
 ANSWERS = "gives the reference's answer"
 SENTENCES = {
@@ -65,7 +65,7 @@ def failure_claims(
             "edge": fault.edge,
             "level": fault.level,
             "vacuous": fault.vacuous,
-            "message": shown(error),
+            "message": result_as_text(error),
             "where": "",
             "snippet": "",
             "expected": "",
@@ -75,17 +75,19 @@ def failure_claims(
             "follows": [],
         }
         with suppress(Exception):  # a third-party result may not even have a repr
-            claim |= account(impl, item, call, fault, kind) if call else {}
+            claim |= evidence_of(impl, item, call, fault, kind) if call else {}
         yield claim
 
 
-def account(impl: Implementation, item: Any, call: Call, fault: Fault, kind: str) -> dict[str, Any]:
+def evidence_of(
+    impl: Implementation, item: Any, call: Call, fault: Fault, kind: str
+) -> dict[str, Any]:
     """Return a call at fault as a program, with the actual and expected results and causes."""
     after = (
         explaining_steps(call) if kind in WRONG else timed_out_steps(call) if kind == NEVER else []
     )
     if kind in WRONG and fault.edge not in COPIED and item.originalname != "test_vector":
-        fault = least(fault, call)
+        fault = shrink_fault(fault, call)
         call = fault.call or call
     theirs, path, expected = call.outcome, "", fault.expected
     if kind not in (*ERRORS, LAW, CHANGES, NEVER):
@@ -97,8 +99,8 @@ def account(impl: Implementation, item: Any, call: Call, fault: Fault, kind: str
     return {
         "snippet": snippet(impl.name, impl.own, call.name, inputs),
         "where": path,
-        "expected": shown(expected) if kind != LAW or fault.expected is not None else "",
-        "got": shown(theirs),
+        "expected": result_as_text(expected) if kind != LAW or fault.expected is not None else "",
+        "got": result_as_text(theirs),
         "hunts": item.callspec.params.get("case", {}).get("hunts", "") if wrong else "",
         "lies": matching_mutants(call) if wrong and not after else [],
         "follows": after,
@@ -111,7 +113,7 @@ def sentence(item: Any) -> str:
     if name == "test_refuses":
         return f"refuses a bad `{params['argument']}`"
     if name == "test_vector":
-        return f"worked example: {params['case']['id'].replace('-', ' ')}"
+        return f"vector: {params['case']['id'].replace('-', ' ')}"
     return SENTENCES.get(name) or name.removeprefix("test_").replace("_", " ")
 
 
@@ -122,7 +124,7 @@ def equations_of(item: pytest.Item) -> list[str]:
 
 def function_of(item: Any) -> str:
     """Return the function that a test is mainly about, where none of its calls is at fault."""
-    called = [name for name in reference.__all__ if name in needs(item)]
+    called = [name for name in reference.__all__ if name in functions_of_test(item)]
     home = ".".join(item.path.parent.parts[-2:])
     own = [name for name in called if unwrap(getattr(reference, name)).__module__.endswith(home)]
     return (own or called or [""])[0]
@@ -148,7 +150,7 @@ def matching_mutants(call: Call) -> list[str]:
 
 def is_refuted(mutant: Callable[..., Any], call: Call) -> bool:
     """Whether a call's outcome is right and a mutant gives another one."""
-    return not explains(mutant, call) and not judged(call.name, call.inputs, call.outcome)
+    return not explains(mutant, call) and not fault_kind(call.name, call.inputs, call.outcome)
 
 
 @cache

@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 from hypothesis.errors import HypothesisException
 
-from spec_tests.called_functions import needs
+from spec_tests.called_functions import functions_of_test
 from spec_tests.implementation import LACKS, DtypeNotSupported, Implementation, under_test
 from spec_tests.limits import limited_memory
 from spec_tests.report import html, summary, terminal
 from spec_tests.report.calls import LAST, record_passing_calls
-from spec_tests.report.fault_localization import LEVELS, NEVER, Fault, diagnosed
+from spec_tests.report.fault_localization import LEVELS, NEVER, Fault, find_fault
 from spec_tests.report.messages import equations_of, failure_claims
-from spec_tests.report.test_kinds import Tests, kind_of, received, sent
+from spec_tests.report.test_kinds import Tests, counts_as_lists, counts_from_lists, kind_of
 
 FAILURES = (Exception, pytest.fail.Exception)
-THERE = "tests there are"
-SAID = ""
+EXISTING = "existing tests"
+COMPLETED = ""
 """The key that counts the examples that ran to the end."""
 SECONDS = 5.0
 """Processor time for the failing examples of one law, after which shrinking stops."""
@@ -35,21 +35,21 @@ class Plugin:
     def __init__(self, config: pytest.Config, impls: list[Implementation]):
         self.config, self.impls = config, impls
         self.level = config.getoption("--level")
-        self.there: Tests = Counter()
+        self.existing: Tests = Counter()
 
     def pytest_sessionfinish(self) -> None:
         """Send the number of tests by kind from a worker of xdist."""
-        getattr(self.config, "workeroutput", {})[THERE] = sent(self.there)
+        getattr(self.config, "workeroutput", {})[EXISTING] = counts_as_lists(self.existing)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Merge a worker's number of tests; each worker collects all of them."""
-        self.there |= received(getattr(node, "workeroutput", {}).get(THERE, []))
+        self.existing |= counts_from_lists(getattr(node, "workeroutput", {}).get(EXISTING, []))
 
     def pytest_runtest_setup(self, item: Any) -> None:
         """Skip a test of a function that is no longer called, since its calls do not end."""
         impl = under_test(item)
-        if impl and (gone := sorted(impl.limit.given_up & needs(item))):
+        if impl and (gone := sorted(impl.limit.given_up & functions_of_test(item))):
             item.user_properties.append(("left_out", True))
             pytest.skip(f"{', '.join(gone)}: does not end")
 
@@ -73,13 +73,13 @@ class Plugin:
                 body, law.inner_test = law.inner_test, self.example(item, left_out)
                 try:
                     yield
-                except Left as left:
+                except LawStopped as left:
                     raise left.error from None
                 finally:
                     law.inner_test = body
         finally:
             LAST.clear()
-        if left_out and not left_out[SAID]:
+        if left_out and not left_out[COMPLETED]:
             pytest.skip(next(iter(left_out)))
 
     def example(self, item: Any, left_out: Counter[str]) -> Callable[..., None]:
@@ -97,14 +97,14 @@ class Plugin:
             try:
                 with self.diagnosing(item.nodeid):
                     body(*args, **kwargs)
-                left_out[SAID] += 1
-            except (Beyond, DtypeNotSupported) as why:
+                left_out[COMPLETED] += 1
+            except (AboveLevel, DtypeNotSupported) as why:
                 left_out[str(why)] += 1
             except FAILURES as error:
                 failing += time.thread_time() - began
                 fault = vars(error).get("fault")
                 if failing > SECONDS or (fault and fault.kind == NEVER):
-                    raise Left(error) from None
+                    raise LawStopped(error) from None
                 raise
 
         return run
@@ -118,14 +118,16 @@ class Plugin:
         except HypothesisException:
             raise
         except FAILURES as error:
-            fault = diagnosed(LAST, getattr(error, "compared", ()))
+            fault = find_fault(LAST, getattr(error, "compared", ()))
             if LEVELS.index(fault.level) > LEVELS.index(self.level):
-                raise Beyond(f"not asked: it is of the level {fault.level}") from None
+                raise AboveLevel(
+                    f"fails at the level {fault.level}, which --level leaves out"
+                ) from None
             vars(error)["fault"] = fault
             last: BaseException = error
             while last.__context__ is not None:
                 last = last.__context__
-            last.__context__ = mark(fault.kind, fault.edge, fault.vacuous)()
+            last.__context__ = failure_context(fault.kind, fault.edge, fault.vacuous)()
             raise
 
     @pytest.hookimpl(wrapper=True)
@@ -133,9 +135,10 @@ class Plugin:
         """Add a test's functions, equations and kind to its report, and its claims if it fails."""
         report = yield
         if (impl := under_test(item)) is not None:
-            asks = sorted(needs(item))
-            report.user_properties += [("impl", impl.name), ("spec", equations_of(item))]
-            report.user_properties += [("asks", asks), ("kind", kind_of(item.path))]
+            if report.when == "call" or not report.passed:  # pytest lists no other report
+                asks = sorted(functions_of_test(item))
+                report.user_properties += [("impl", impl.name), ("spec", equations_of(item))]
+                report.user_properties += [("asks", asks), ("kind", kind_of(item.path))]
             if call.excinfo and not call.excinfo.errisinstance(pytest.skip.Exception):
                 with nullcontext() if impl.ours else limited_memory():
                     found = [*failure_claims(impl, item, faults_of(call.excinfo.value))]
@@ -146,18 +149,18 @@ class Plugin:
         """Print the cards, and write the files of `--report-json` and `--report-html`."""
         skips = terminalreporter.stats.get("skipped", [])
         skips[:] = [skip for skip in skips if LACKS not in str(skip.longrepr)]
-        report = summary.report(terminalreporter.stats, self.impls, self.there, self.config)
+        report = summary.report(terminalreporter.stats, self.impls, self.existing, self.config)
         terminal.write(terminalreporter, report, self.config)
         for option, text in (("--report-json", summary.as_json), ("--report-html", html.page)):
             if file := self.config.getoption(option):
-                write_whole(Path(file), text(report))
+                write_atomically(Path(file), text(report))
 
 
-class Beyond(pytest.skip.Exception):
+class AboveLevel(pytest.skip.Exception):
     """A test fails at a level above `--level`."""
 
 
-class Left(pytest.skip.Exception):
+class LawStopped(pytest.skip.Exception):
     """Stop a law at once: an example does not end, or failing examples took too long.
 
     It is a skip, since Hypothesis passes skips through without shrinking.
@@ -169,7 +172,7 @@ class Left(pytest.skip.Exception):
 
 
 @cache
-def mark(kind: str, edge: str, vacuous: bool) -> type[Exception]:
+def failure_context(kind: str, edge: str, vacuous: bool) -> type[Exception]:
     """Return one exception class for each kind of fault, edge and vacuity.
 
     Set as the context of an error it separates failures: Hypothesis compares contexts.
@@ -186,7 +189,7 @@ def faults_of(error: BaseException) -> Iterator[tuple[BaseException, Fault | Non
         yield error, getattr(error, "fault", None)
 
 
-def write_whole(file: Path, text: str) -> None:
+def write_atomically(file: Path, text: str) -> None:
     """Write a file atomically."""
     beside = file.with_name(f".{file.name}.{os.getpid()}")
     try:

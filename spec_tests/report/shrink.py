@@ -11,18 +11,18 @@ from torch import Tensor
 
 import reference
 from spec_tests.limits import DoesNotEnd, Limit
-from spec_tests.report.axis_names import is_name, leaves, names_of_axes, replaced
+from spec_tests.report.axis_names import is_name, leaves, names_of_axes, replace_argument
 from spec_tests.report.calls import Call
 from spec_tests.report.fault_localization import (
     Fault,
     Inputs,
-    asked,
     edge_and_simpler_inputs,
+    fault_kind,
     is_ordinary,
-    judged,
     needs_only_edge,
+    outcome_of,
 )
-from spec_tests.report.literals import WHOLE, literal, same
+from spec_tests.report.literals import WHOLE, equals_default, literal
 
 MANY = 9
 """Elements of a tensor from which its values are simplified even if the text does not shorten."""
@@ -32,26 +32,26 @@ SECONDS = 4.0
 """Processor time for one search, after which the least input so far is returned."""
 
 
-def least(fault: Fault, call: Call) -> Fault:
+def shrink_fault(fault: Fault, call: Call) -> Fault:
     """Return a fault of the same kind and edge on a smaller input.
 
     A fault on ordinary input stays on ordinary input. For a fault with an edge, the first search
     checks the edge only at the end. If the edge is lost, a second search checks it at every cut.
     """
     edge, plainer = edge_and_simpler_inputs(call, fault.kind)
-    call = again(call, plainer) if edge == fault.edge else call
+    call = repeat_call(call, plainer) if edge == fault.edge else call
     ways = ((None, TRIES), (fault.edge, TRIES // 3)) if fault.edge else ((fault.edge, TRIES),)
     for edge, tries in ways:
-        made = again(call, fewer(fault.kind, edge, call, tries))
-        if judged(call.name, made.inputs, made.outcome) != fault.kind:
+        made = repeat_call(call, smallest_inputs(fault.kind, edge, call, tries))
+        if fault_kind(call.name, made.inputs, made.outcome) != fault.kind:
             break  # the fault is random
         if needs_only_edge(fault.edge, made, fault.kind):
-            expected = asked(getattr(reference, call.name), made.inputs)
+            expected = outcome_of(getattr(reference, call.name), made.inputs)
             return fault._replace(call=made, expected=expected)
     return fault
 
 
-def fewer(kind: str, edge: str | None, call: Call, tries: int) -> Inputs:
+def smallest_inputs(kind: str, edge: str | None, call: Call, tries: int) -> Inputs:
     """Return inputs that no cut makes smaller, or the smallest when tries or seconds run out."""
     inputs, before, fine = call.inputs, None, is_ordinary(call.name, call.inputs)
     with suppress(DoesNotEnd), Limit(SECONDS).on(call.name):
@@ -62,8 +62,8 @@ def fewer(kind: str, edge: str | None, call: Call, tries: int) -> Inputs:
                     tries -= 1
                     if edge == "" and fine and not is_ordinary(call.name, smaller):
                         break
-                    made = again(call, smaller)
-                    if judged(call.name, smaller, made.outcome, patient=False) != kind:
+                    made = repeat_call(call, smaller)
+                    if fault_kind(call.name, smaller, made.outcome, patient=False) != kind:
                         break
                     if edge and not needs_only_edge(edge, made, kind):
                         break
@@ -71,10 +71,10 @@ def fewer(kind: str, edge: str | None, call: Call, tries: int) -> Inputs:
     return inputs
 
 
-def again(call: Call, inputs: Inputs) -> Call:
+def repeat_call(call: Call, inputs: Inputs) -> Call:
     """Return the same call on other inputs, with its outcome."""
     made = Call(call.impl, call.name, call.function, ((), inputs))
-    made.outcome = asked(call.function, inputs)
+    made.outcome = outcome_of(call.function, inputs)
     return made
 
 
@@ -86,32 +86,32 @@ def cuts(name: str, inputs: Inputs) -> Iterator[Callable[[Inputs], Inputs | None
     """
     spec = signature(getattr(reference, name)).parameters
     for key, value in inputs.items():
-        if isinstance(value, Tensor) or not same(value, spec[key].default):
-            yield partial(without, spec[key].default, key)
+        if isinstance(value, Tensor) or not equals_default(value, spec[key].default):
+            yield partial(drop_argument, spec[key].default, key)
     named = dict.fromkeys(axis for leaf in leaves(inputs) for axis in names_of_axes(name, *leaf))
     for axis in named:
         if is_name(axis):
-            yield partial(shorter, name, axis, lambda n: (0, n // 2))
-            yield partial(shorter, name, axis, lambda n: (n - n // 2, n // 2))
-            yield partial(shorter, name, axis, lambda n: (0, n - 1))
-            yield partial(shorter, name, axis, lambda n: (1, n - 1))
+            yield partial(shorten_axis, name, axis, lambda n: (0, n // 2))
+            yield partial(shorten_axis, name, axis, lambda n: (n - n // 2, n // 2))
+            yield partial(shorten_axis, name, axis, lambda n: (0, n - 1))
+            yield partial(shorten_axis, name, axis, lambda n: (1, n - 1))
     for key, field, _ in leaves(inputs):
-        yield partial(plain, key, field, torch.zeros_like)
-        yield partial(plain, key, field, ranks)
+        yield partial(simplify_tensor, key, field, torch.zeros_like)
+        yield partial(simplify_tensor, key, field, replace_by_ranks)
         for digits in (2, 3):
-            yield partial(plain, key, field, partial(rounded, digits))
+            yield partial(simplify_tensor, key, field, partial(round_decimals, digits))
     for key in inputs:
-        yield partial(lower, key, lambda n: n // 2)
-        yield partial(lower, key, lambda n: n - 1)
+        yield partial(lower_count, key, lambda n: n // 2)
+        yield partial(lower_count, key, lambda n: n - 1)
 
 
-def without(default: Any, key: str, inputs: Inputs) -> Inputs | None:
+def drop_argument(default: Any, key: str, inputs: Inputs) -> Inputs | None:
     """Return inputs without an argument that has a default, else None."""
     given = key in inputs and default is not Parameter.empty
     return {k: v for k, v in inputs.items() if k != key} if given else None
 
 
-def plain(
+def simplify_tensor(
     key: str, field: str, change: Callable[[Tensor], Tensor], inputs: Inputs
 ) -> Inputs | None:
     """Return inputs with a tensor simplified; one of few elements must get a shorter text."""
@@ -124,10 +124,10 @@ def plain(
         return None
     if value.numel() < MANY and len(literal(made)) >= len(literal(value)):
         return None
-    return replaced(inputs, key, field, made)
+    return replace_argument(inputs, key, field, made)
 
 
-def ranks(tensor: Tensor) -> Tensor:
+def replace_by_ranks(tensor: Tensor) -> Tensor:
     """Return a non-negative tensor replaced by its ranks, as fractions with few digits."""
     if not tensor.is_floating_point() or not (tensor.isfinite() & (tensor >= 0)).all():
         return tensor
@@ -136,7 +136,7 @@ def ranks(tensor: Tensor) -> Tensor:
     return ((place + 1) / 2 ** count.bit_length()).to(tensor.dtype)
 
 
-def rounded(digits: int, tensor: Tensor) -> Tensor:
+def round_decimals(digits: int, tensor: Tensor) -> Tensor:
     """Return a tensor in float32, rounded to `digits` decimals if all numbers are moderate."""
     if not tensor.is_floating_point():
         return tensor
@@ -144,13 +144,13 @@ def rounded(digits: int, tensor: Tensor) -> Tensor:
     return made.round(decimals=digits) if (made.abs() < WHOLE).all() else made
 
 
-def lower(key: str, less: Callable[[int], int], inputs: Inputs) -> Inputs | None:
+def lower_count(key: str, less: Callable[[int], int], inputs: Inputs) -> Inputs | None:
     """Return inputs with a count above 1 lowered, else None."""
     value = inputs.get(key)
     return {**inputs, key: less(value)} if type(value) is int and value > 1 else None
 
 
-def shorter(
+def shorten_axis(
     name: str, axis: str, part: Callable[[int], tuple[int, int]], inputs: Inputs
 ) -> Inputs | None:
     """Return inputs with a part of an axis, in all tensors that have it.
@@ -168,5 +168,5 @@ def shorter(
                 less = value.select(at, 0).contiguous()
             else:
                 return None
-            made, changed = replaced(made, key, field, less), True
+            made, changed = replace_argument(made, key, field, less), True
     return made if changed else None

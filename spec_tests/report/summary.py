@@ -34,22 +34,22 @@ EDGES = {
     "ties": " where numbers tie",
 }
 KINDS = (
-    *(
-        faults.SIGNATURE,
-        faults.NEVER,
-        faults.VALUES,
-        faults.KIND,
-        faults.LAW,
-        faults.CRASH,
-    ),
-    *(faults.CHANGES, faults.LENIENT, faults.OTHER_ERROR),
+    faults.SIGNATURE,
+    faults.NEVER,
+    faults.VALUES,
+    faults.KIND,
+    faults.LAW,
+    faults.CRASH,
+    faults.CHANGES,
+    faults.LENIENT,
+    faults.OTHER_ERROR,
 )
 MOST = 2
 """Largest number of mutants named as likely causes of a failure; with more, none is named."""
 
 
 def report(
-    stats: dict[str, list[Any]], impls: list[Implementation], there: Tests, config: pytest.Config
+    stats: dict[str, list[Any]], impls: list[Implementation], existing: Tests, config: pytest.Config
 ) -> dict[str, Any]:
     """Return the whole report, made from test reports, which xdist sends between processes."""
     seen = defaultdict(list)
@@ -65,7 +65,7 @@ def report(
         "python": platform.python_version(),
         "torch": torch.__version__,
         "level": level,
-        "modules": [module(impl, seen[impl.name], there, level) for impl in impls],
+        "modules": [module_report(impl, seen[impl.name], existing, level) for impl in impls],
     }
 
 
@@ -78,8 +78,8 @@ def suite_version() -> str:
         return next(line.split('"')[1] for line in lines if line.startswith("version"))
 
 
-def module(
-    impl: Implementation, tests: list[tuple[Any, str, dict[str, Any]]], there: Tests, level: str
+def module_report(
+    impl: Implementation, tests: list[tuple[Any, str, dict[str, Any]]], existing: Tests, level: str
 ) -> dict[str, Any]:
     """Return the report of one module."""
     offered = impl.offered
@@ -101,9 +101,11 @@ def module(
             counts[name][outcome] += 1
             ran[impl.name, name, said["kind"]] += "left_out" not in said
         for spec in said["spec"]:
-            marks[spec].add(held(outcome, said))
+            marks[spec].add(count_passed_levels(outcome, said))
     functions = [
-        card(name, counts[name], found, run_state_by_kind(there, ran, impl.name, name), level)
+        function_card(
+            name, counts[name], found, run_state_by_kind(existing, ran, impl.name, name), level
+        )
         for name in offered
     ]
     mended = [
@@ -120,7 +122,7 @@ def module(
             if spec.startswith(impl.paper)
         },
         "functions": functions,
-        "elsewhere": failures(claim for claim in found if claim["function"] not in offered),
+        "elsewhere": group_by_cause(claim for claim in found if claim["function"] not in offered),
         "mended": mended,
         "lacks": sorted(impl.lacks & impl.judged),
         "misspelt": impl.misspelt,
@@ -168,7 +170,7 @@ def judgements(
     return verdict_of
 
 
-def held(outcome: str, said: dict[str, Any]) -> int:
+def count_passed_levels(outcome: str, said: dict[str, Any]) -> int:
     """Return the number of levels that a test passed: one that fails at an edge passed `values`."""
     if outcome == "passed":
         return len(LEVELS)
@@ -215,7 +217,7 @@ def equation_sort_key(spec: str) -> list[Any]:
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", spec)]
 
 
-def card(
+def function_card(
     name: str,
     counts: Counter[str],
     found: list[dict[str, Any]],
@@ -223,10 +225,10 @@ def card(
     level: str,
 ) -> dict[str, Any]:
     """Return the card of a function: its equations, its verdict and its failures."""
-    mine = failures(claim for claim in found if claim["function"] == name)
+    mine = group_by_cause(claim for claim in found if claim["function"] == name)
     made = {
         "function": name,
-        "equations": [place(spec) for spec in source_equations(name)],
+        "equations": [equation_entry(spec) for spec in source_equations(name)],
         "printed": tex_equations(name),
         "tests": tests,
         "passed": counts["passed"],
@@ -258,7 +260,7 @@ def verdicts(card: dict[str, Any], level: str) -> dict[str, str]:
     return said
 
 
-def place(spec: str) -> dict[str, str]:
+def equation_entry(spec: str) -> dict[str, str]:
     """Return an equation with its title and its section."""
     entry = equations()[spec]
     return {
@@ -268,7 +270,7 @@ def place(spec: str) -> dict[str, str]:
     }
 
 
-def failures(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def group_by_cause(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the claims grouped into one failure for each cause, smallest input first."""
 
     def cause(claim: dict[str, Any]) -> tuple[bool, int, int, str]:
@@ -277,7 +279,7 @@ def failures(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
     made = []
     for _, group in groupby(sorted(found, key=cause), cause):
-        claims = sorted(group, key=readable)
+        claims = sorted(group, key=reading_order)
         first = claims[0]
         made.append(
             {
@@ -289,7 +291,7 @@ def failures(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
                 "causes": likely_mutants(claims),
                 "claims": [
                     {k: v for k, v in claim.items() if k not in APART}
-                    | {"equations": [place(spec) for spec in claim["equations"]]}
+                    | {"equations": [equation_entry(spec) for spec in claim["equations"]]}
                     for claim in claims
                 ],
             }
@@ -297,7 +299,7 @@ def failures(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return made
 
 
-def readable(claim: dict[str, Any]) -> tuple[bool, bool, float]:
+def reading_order(claim: dict[str, Any]) -> tuple[bool, bool, float]:
     """Return a sort key that puts small inputs first, and laws before agreement of similar size."""
     generic = "::test_agrees" in claim["test"] or "::test_calling_convention" in claim["test"]
     return not claim["snippet"], claim["vacuous"], len(claim["snippet"]) * (1.5 if generic else 1)
@@ -343,13 +345,13 @@ def lines_by_paper(seen: dict[str, dict[str, Any]]) -> list[str]:
             parts.append(f"not judged{why}: {', '.join(unjudged)}")
         beside = [f"{part}: {', '.join(ids)}" for part in LEVELS[1:] if (ids := of[part, "fails"])]
         lines.append(f"{name}: {'; '.join(parts)}")
-        lines += [f"{name}, beside that, fails at {'; at '.join(beside)}"] if beside else []
+        lines += [f"{name} also fails at {'; at '.join(beside)}"] if beside else []
     return lines
 
 
 def lines_on_misspelt_names(misspelt: dict[str, str]) -> list[str]:
     """Return a line for each function whose name resembles one of the specification."""
-    return [f"{n} is offered, unknown; did you mean {meant}?" for n, meant in misspelt.items()]
+    return [f"unknown name {n}: did you mean {meant}?" for n, meant in misspelt.items()]
 
 
 def lines_on_tests_not_run(functions: list[dict[str, Any]]) -> list[str]:
@@ -360,12 +362,12 @@ def lines_on_tests_not_run(functions: list[dict[str, Any]]) -> list[str]:
             kind: [card["function"] for card in functions if card["tests"].get(kind) == state]
             for kind in ORDER
         }
-        said = [f"{kind} ({few(names)})" for kind, names in of.items() if names]
+        said = [f"{kind} ({names_or_count(names)})" for kind, names in of.items() if names]
         lines += [f"{state}: {', '.join(said)}"] if said else []
     return lines
 
 
-def few(names: list[str]) -> str:
+def names_or_count(names: list[str]) -> str:
     """Return up to three names, or the number of more."""
     return ", ".join(names) if len(names) < 4 else f"{len(names)} functions"
 

@@ -32,12 +32,12 @@ def write(reporter: pytest.TerminalReporter, report: dict[str, Any], config: pyt
         reporter.section(f"{module['module']} · {suite['name']} {suite['version']}", bold=True)
         for card in module["functions"]:
             if card["failures"]:
-                for line, colour in function(card):
+                for line, colour in card_lines(card):
                     reporter.write_line(line, **colour)
         for failure in module["elsewhere"]:
-            for line, colour in cause(1, failure):
+            for line, colour in failure_lines(1, failure):
                 reporter.write_line(line, **colour)
-        for line, colour in how_far(
+        for line, colour in verdict_lines(
             module, report["level"], named, bool(config.getoption("--complete"))
         ):
             reporter.write_line(line, **colour)
@@ -48,7 +48,7 @@ PLAIN: dict[str, bool] = {}
 BAD, GOOD, STRONG, FAINT = {"red": True}, {"green": True}, {"bold": True}, {"light": True}
 
 
-def function(card: dict[str, Any]) -> Iterator[Line]:
+def card_lines(card: dict[str, Any]) -> Iterator[Line]:
     """Yield the lines of the card of a failing function."""
     yield "", PLAIN
     tests = f"{card['failed']} of {card['failed'] + card['passed']} tests"
@@ -57,15 +57,15 @@ def function(card: dict[str, Any]) -> Iterator[Line]:
     for equation in card["equations"] if own else ():
         yield f"  {equation['id']}: {equation['title']} ({equation['where']})", PLAIN
     for tex in card["printed"] if own else ():
-        yield from wrapped(as_text(tex), "    ")
+        yield from wrap_paragraph(as_text(tex), "    ")
     for number, failure in enumerate(own, 1):
-        yield from cause(number, failure)
+        yield from failure_lines(number, failure)
     after = [failure for failure in card["failures"] if failure["follows"]]
     for names in dict.fromkeys(follows_from_clause(failure) for failure in after):
         claims = {
             c["claim"]: 0 for f in after if follows_from_clause(f) == names for c in f["claims"]
         }
-        yield from wrapped(f"{names}: {'; '.join(claims)}", "  ", "    ")
+        yield from wrap_paragraph(f"{names}: {'; '.join(claims)}", "  ", "    ")
 
 
 def follows_from_clause(failure: dict[str, Any]) -> str:
@@ -75,59 +75,68 @@ def follows_from_clause(failure: dict[str, Any]) -> str:
     return f"follows from {names} too"
 
 
-def cause(number: int, failure: dict[str, Any]) -> Iterator[Line]:
+def failure_lines(number: int, failure: dict[str, Any]) -> Iterator[Line]:
     """Yield the lines of one failure: heading, minimal example, and other claims of that cause."""
     claims = failure["claims"]
     first = claims[0]
     yield "", PLAIN
     heading = failure["heading"][:1].upper() + failure["heading"][1:]
     yield f"  {number}. {heading} (level: {failure['level']})", STRONG
-    yield from wrapped(f"{first['claim']}{borne(first)}", "     ")
+    yield from wrap_paragraph(f"{first['claim']}{equations_in_brackets(first)}", "     ")
     if first["hunts"]:
-        yield from wrapped(f"hunts     {first['hunts']}", "     ", " " * 15)
+        yield from labelled_paragraph("detects", first["hunts"])
     if first["expected_to_fail"] is not None:
         yield f"     expected to fail: {first['expected_to_fail']}", PLAIN
-    program = [line if len(line) < WIDE else cut(line) for line in first["snippet"].splitlines()]
+    program = [
+        line if len(line) < WIDE else shorten_line(line) for line in first["snippet"].splitlines()
+    ]
     for line in program:
         yield f"         {line}".rstrip(), FAINT
     if CUT in "".join(program):
         yield f"         {CUT.strip()} is cut: --report-html or --report-json have it whole", FAINT
     if first["expected"]:
-        yield f"     expected{first['where']}  {first['expected']}", GOOD
-        yield f"     got{' ' * 5}{first['where']}  {first['got']}", BAD
+        yield f"     {'expected':<10}{first['where']}  {first['expected']}", GOOD
+        yield f"     {'got':<10}{first['where']}  {first['got']}", BAD
     else:
-        yield from wrapped(first["message"], "     ")
+        yield from wrap_paragraph(first["message"], "     ")
     for likely in failure["causes"]:
-        yield from wrapped(f"likely    {likely}", "     ", "               ")
-    others = list(dict.fromkeys(named(c) for c in claims[1:] if c["claim"] != first["claim"]))
+        yield from labelled_paragraph("likely", likely)
+    others = list(dict.fromkeys(claim_text(c) for c in claims[1:] if c["claim"] != first["claim"]))
     if others:
-        yield from wrapped(f"so fails  {'; '.join(others)}", "     ", "               ")
+        yield from labelled_paragraph("also fails", "; ".join(others))
 
 
-def cut(line: str) -> str:
+def labelled_paragraph(label: str, text: str) -> Iterator[Line]:
+    """Yield the lines of a paragraph beside its label."""
+    return wrap_paragraph(f"{label:<12}{text}", "     ", " " * 17)
+
+
+def shorten_line(line: str) -> str:
     """Return the ends of a line that is too long."""
     return f"{line[:70]}{CUT}{line[-20:]}"
 
 
-def borne(claim: dict[str, Any]) -> str:
+def equations_in_brackets(claim: dict[str, Any]) -> str:
     """Return the equations of a law in brackets; agreement tests have none."""
     ids = "; ".join(f"{e['id']}, {e['where']}" for e in claim["equations"])
     return f" ({ids})" if ids else ""
 
 
-def named(claim: dict[str, Any]) -> str:
+def claim_text(claim: dict[str, Any]) -> str:
     """Return a claim, with the bug that it hunts if it is a vector."""
-    return claim["claim"] + (f" (hunts: {claim['hunts']})" if claim["hunts"] else "")
+    return claim["claim"] + (f" (detects: {claim['hunts']})" if claim["hunts"] else "")
 
 
-def tests(counts: dict[str, int]) -> str:
+def count_outcomes(counts: dict[str, int]) -> str:
     """Return a line with the number of tests by outcome, as pytest counts them."""
     said = ", ".join(f"{counts[end]} {end}" for end in ENDS if counts.get(end))
     whole = count(sum(counts.values()), "test")
-    return f"{whole}: {said}; one that calls several functions counts with each of them"
+    return f"{whole}: {said}; a test of several functions counts for each of them"
 
 
-def how_far(module: dict[str, Any], level: str, named: bool, complete: bool) -> Iterator[Line]:
+def verdict_lines(
+    module: dict[str, Any], level: str, named: bool, complete: bool
+) -> Iterator[Line]:
     """Yield the table of verdicts by function and level, then the verdicts on equations."""
     yield "", PLAIN
     asked = LEVELS[: LEVELS.index(level) + 1]
@@ -143,20 +152,20 @@ def how_far(module: dict[str, Any], level: str, named: bool, complete: bool) -> 
     for line in lines_by_paper(module["equations"]):
         yield line, BAD if "fails" in line else PLAIN if "not all" in line else GOOD
     for line in lines_on_tests_not_run(tested) if named else ():
-        yield from wrapped(line, "")
-    yield tests(module["tests"]), PLAIN
+        yield from wrap_paragraph(line, "")
+    yield count_outcomes(module["tests"]), PLAIN
     for mended in module["mended"]:
         yield f"passes, though expected to fail ({mended['reason']}): {mended['test']}", BAD
     for line in lines_on_misspelt_names(module["misspelt"]):
         yield line, BAD
     if unasked := module["unasked"]:
-        yield from wrapped(f"{len(unasked)} offered, not asked: {', '.join(unasked)} (--ours)", "")
+        yield from wrap_paragraph(f"tested only with --ours: {', '.join(unasked)}", "")
     if module["lacks"]:
         names = f": {', '.join(module['lacks'])}" if complete else ""
         yield f"{module['module']} lacks {count(len(module['lacks']), 'function')}{names}", PLAIN
 
 
-def wrapped(text: str, indent: str, after: str | None = None) -> Iterator[Line]:
+def wrap_paragraph(text: str, indent: str, after: str | None = None) -> Iterator[Line]:
     """Yield the lines of a wrapped paragraph."""
     later = indent if after is None else after
     for line in textwrap.wrap(text, 100, initial_indent=indent, subsequent_indent=later):

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 import reference
-from spec_tests.called_functions import asked, may_call_any, names_by_function, needs
+from spec_tests.called_functions import (
+    functions_called_by,
+    functions_of_test,
+    may_call_any,
+    names_by_function,
+)
 from spec_tests.implementation import Implementation, under_test
 from spec_tests.index import HERE
 
@@ -46,49 +51,49 @@ def count_tests_by_kind(
     found: Tests = Counter()
     for item in items:
         if isinstance(item, pytest.Function) and (impl := under_test(item)) is not None:
-            found.update((impl.name, name, kind_of(item.path)) for name in needs(item))
+            found.update((impl.name, name, kind_of(item.path)) for name in functions_of_test(item))
     seen = {item.path for item in collected}
     for file in (file for file in HERE.rglob("test_*.py") if file not in seen):
         if file.relative_to(HERE).parts[0] not in OURS:
             for impl in impls:
-                found.update((impl.name, n, kind_of(file)) for n in held(file, impl))
+                found.update((impl.name, n, kind_of(file)) for n in functions_tested_in(file, impl))
     return Counter({of: n for of, n in found.items() if of[2] != "errors" or level == "errors"})
 
 
-def held(file: Path, impl: Implementation) -> Iterator[str]:
+def functions_tested_in(file: Path, impl: Implementation) -> Iterator[str]:
     """Yield the functions of a module that each test of a file calls, once for each test."""
     offered = impl.judged - impl.lacks
     if not may_call_any(file, offered):
         return
     if file.parent == HERE:
-        yield from offered & (worked() if kind_of(file) == "vectors" else offered)
+        yield from offered & (functions_with_vectors() if kind_of(file) == "vectors" else offered)
         return
     for test in names_by_function(file):
-        if test.startswith("test_") and impl.offers(names := asked(file, test)):
+        if test.startswith("test_") and impl.offers(names := functions_called_by(file, test)):
             yield from names
 
 
-def worked() -> frozenset[str]:
+def functions_with_vectors() -> frozenset[str]:
     """Return the functions that have vectors."""
     texts = [file.read_text() for file in HERE.rglob("vectors.json")]
     return frozenset(n for n in reference.__all__ if any(f'"function": "{n}"' in t for t in texts))
 
 
-def run_state_by_kind(there: Tests, ran: Tests, module: str, name: str) -> dict[str, str]:
+def run_state_by_kind(existing: Tests, ran: Tests, module: str, name: str) -> dict[str, str]:
     """Return, for each kind of test of a function, whether they were run, in part or not."""
     found = {}
     for kind in ORDER:
         of = module, name, kind
-        if number := max(there[of], ran[of]):
+        if number := max(existing[of], ran[of]):
             found[kind] = "run" if ran[of] == number else "in part" if ran[of] else "not run"
     return found
 
 
-def sent(tests: Tests) -> list[Any]:
+def counts_as_lists(tests: Tests) -> list[Any]:
     """Return counts as lists, which xdist can send between processes."""
     return [[*of, number] for of, number in tests.items()]
 
 
-def received(rows: Iterable[Any]) -> Tests:
-    """Return counts from the lists that `sent` makes."""
+def counts_from_lists(rows: Iterable[Any]) -> Tests:
+    """Return counts from the lists that `counts_as_lists` makes."""
     return Counter({(module, name, kind): number for module, name, kind, number in rows})

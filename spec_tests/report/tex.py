@@ -53,15 +53,15 @@ def tex_equations(name: str) -> list[str]:
 
 def as_text(tex: str) -> str:
     """Return an equation as a line of text."""
-    return re.sub(r" {2,}", "  ", text(parsed(tex))).strip()
+    return re.sub(r" {2,}", "  ", text(parse(tex))).strip()
 
 
 def as_mathml(tex: str) -> str:
     """Return an equation as MathML."""
-    return f'<math display="block">{mathml(parsed(tex))}</math>'
+    return f'<math display="block">{mathml(parse(tex))}</math>'
 
 
-def parsed(tex: str) -> Node:
+def parse(tex: str) -> Node:
     """Return the syntax tree of an equation."""
     tokens = TOKEN.findall(tex)[::-1]
     return row(tokens, ())
@@ -118,14 +118,14 @@ def atom(token: str, tokens: list[str]) -> list[Node]:
     if name in ACCENTS:
         return [Node("accent", (argument(tokens), ACCENTS[name]))]
     if name in ALPHABETS:
-        return [Node("letter", (styled(name, text(argument(tokens))),))]
+        return [Node("letter", (alphabet_letters(name, text(argument(tokens))),))]
     if name in ("mathbf", "mathrm", "operatorname", "operatorname*", "text"):
         kind = "bold" if name == "mathbf" else "words" if name == "text" else "name"
-        return [Node(kind, (words(tokens),))]
+        return [Node(kind, (raw_text(tokens),))]
     if name == "xrightarrow":
         return [Node("arrow", (argument(tokens),))]
     if name == "begin":
-        return [matrix(words(tokens), tokens)]
+        return [matrix(raw_text(tokens), tokens)]
     if name in BIG:
         return [Node("big", (BIG[name],))]
     if name in FUNCTIONS:
@@ -137,7 +137,7 @@ def atom(token: str, tokens: list[str]) -> list[Node]:
     return [Node("letter" if name in ("ell", "iota") else "sign", (SIGNS[name],))]
 
 
-def words(tokens: list[str]) -> str:
+def raw_text(tokens: list[str]) -> str:
     """Return the raw text of a group or of one token."""
     while tokens[-1].isspace():
         tokens.pop()
@@ -160,11 +160,11 @@ def matrix(kind: str, tokens: list[str]) -> Node:
             rows.append(tuple(cells))
             cells = []
         if end == "\\end":
-            words(tokens)
+            raw_text(tokens)
             return Node(kind, tuple(rows))
 
 
-def styled(alphabet: str, letters: str) -> str:
+def alphabet_letters(alphabet: str, letters: str) -> str:
     """Return capital letters in a mathematical alphabet."""
     known = LETTERLIKE[alphabet]
     return "".join(known.get(c, chr(ALPHABETS[alphabet] + ord(c) - ord("A"))) for c in letters)
@@ -174,14 +174,14 @@ def text(node: Node) -> str:
     """Return a part as text."""
     kind, parts = node
     if kind == "row":
-        return spaced(parts)
+        return join_with_spaces(parts)
     if kind == "scripts":
         base, below, above = parts
         return text(base) + script("_", below) + script("^", above)
     if kind == "fraction":
-        return "/".join(bracketed(part) for part in parts)
+        return "/".join(put_in_brackets(part) for part in parts)
     if kind == "root":
-        return f"√{bracketed(parts[0])}"
+        return f"√{put_in_brackets(parts[0])}"
     if kind == "accent":
         return text(parts[0]) + parts[1]
     if kind == "arrow":
@@ -192,7 +192,7 @@ def text(node: Node) -> str:
     return str(parts[0])
 
 
-def spaced(parts: tuple[Node, ...]) -> str:
+def join_with_spaces(parts: tuple[Node, ...]) -> str:
     """Return parts as text, with spaces around relations and after names."""
     out = ""
     for at, part in enumerate(parts):
@@ -224,7 +224,7 @@ def script(mark: str, part: Node | None) -> str:
     return f"{mark}{said}" if len(said) == 1 or said.isdigit() else f"{mark}{{{said}}}"
 
 
-def bracketed(part: Node) -> str:
+def put_in_brackets(part: Node) -> str:
     """Return a part as text, in brackets if it is more than one symbol."""
     said = text(part)
     return said if re.fullmatch(r"\d+|\w(_\w)?|[^\s(/+−]", said) else f"({said})"

@@ -176,7 +176,7 @@ def test_few_values_of_half_precision_are_cut_exactly(impl, scope, dtype):
     assert_cut(impl, scores, protected, 50, scope)
 
 
-@pytest.mark.long
+@pytest.mark.slow_interpreted
 @pytest.mark.spec("HubKV-3")
 @every_scope
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
@@ -213,7 +213,7 @@ def test_at_least_the_ratio_is_removed_and_hardly_more(impl, x):
     assert impl.kept_count(x["pool"] + 1, x["ratio"]) - kept in (0, 1)
 
 
-@pytest.mark.long
+@pytest.mark.slow_interpreted
 @pytest.mark.spec("HubKV-1")
 @every_scope
 def test_every_pool_keeps_exactly_its_budget(impl, scope):
@@ -235,7 +235,7 @@ def test_a_tensor_of_budgets_serves_each_head_as_if_alone(impl, scores, keep):
         assert_equal(kept[head], impl.retain(scores[head], keep=int(budget[head])))
 
 
-@pytest.mark.door
+@pytest.mark.argument_checks
 @pytest.mark.spec("HubKV-1")
 @pytest.mark.parametrize("value", [torch.nan, torch.inf], ids=str)
 @pytest.mark.parametrize("name", ["ranking", "retain"])

@@ -14,7 +14,7 @@ from spec_tests.variants.make import (
     ReseededReference,
     VariantModule,
     Wrapped,
-    forwarded,
+    forward,
     in_double,
     under_noise,
 )
@@ -26,7 +26,7 @@ COLUMNS = {
     for place in range(MOST)
 }
 globals().update({name: column for name, column in COLUMNS.items() if column.changed})
-renamed = Wrapped(forwarded)
+renamed = Wrapped(forward)
 noisy_1, noisy_2, noisy_3 = (Wrapped(under_noise(seed)) for seed in (1, -1, 2))
 double = Wrapped(in_double)
 elsewhere = ReseededReference()

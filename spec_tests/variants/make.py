@@ -103,7 +103,7 @@ class Wrapped:
         return found if isinstance(found, type) else self.wrap(found)
 
 
-def forwarded(function: Function) -> Function:
+def forward(function: Function) -> Function:
     """Return a function that only calls another, so that it is not the reference's own object."""
 
     @wraps(function)
@@ -134,7 +134,7 @@ class Reseeded(np.random.RandomState):
         super().__init__(seed if seed is None else [*np.atleast_1d(seed), 1])
 
 
-def on_another_stream(function: Function) -> Function:
+def reseed(function: Function) -> Function:
     """Return a function wrapped to draw from other random streams for the same seeds."""
 
     @wraps(function)
@@ -148,7 +148,7 @@ def on_another_stream(function: Function) -> Function:
     return call
 
 
-masks_elsewhere = on_another_stream(reference.expander_mask)
+masks_elsewhere = reseed(reference.expander_mask)
 
 
 class ReseededStore(reference.MaskStore):
@@ -169,7 +169,7 @@ class ReseededReference(Wrapped):
     changed = frozenset(DRAWN)
 
     def __init__(self) -> None:
-        super().__init__(on_another_stream)
+        super().__init__(reseed)
 
     def __getattr__(self, name: str) -> Any:
         """Return a public function, or the mask store, on another random stream."""
@@ -190,7 +190,7 @@ def in_double(function: Function) -> Function:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         like = function(*args, **kwargs)
-        return as_kinds_of(function(*mapped(widened, args), **mapped(widened, kwargs)), like)
+        return as_kinds_of(function(*mapped(widen, args), **mapped(widen, kwargs)), like)
 
     return call
 
@@ -199,7 +199,7 @@ WEIGHING = {"sensitivity", "compress", "hex_compress", "gear_compress"}
 """Further functions that count bytes, or make a cache or a block of one."""
 
 
-def widened(x: Tensor) -> Tensor:
+def widen(x: Tensor) -> Tensor:
     """Return a floating-point tensor in float64."""
     return x.double() if x.is_floating_point() else x
 

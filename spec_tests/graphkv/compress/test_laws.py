@@ -158,7 +158,7 @@ def test_sources_are_a_share_of_the_kept_tokens(impl, keep, expected):
 
 
 @pytest.mark.spec("GraphKV-4.1")
-@pytest.mark.door
+@pytest.mark.argument_checks
 def test_budgets_of_layers_need_layers(impl):
     keys = torch.ones(2, 4, 2)
     scored = unprotected_scores(torch.ones(2, 4))

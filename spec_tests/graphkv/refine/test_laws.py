@@ -67,7 +67,7 @@ def test_a_layer_keeps_as_many_rows_of_keys_and_values_as_its_budget(impl, x, da
         assert_equal(left, rows[kept[..., 0, :]].reshape(*rows.shape[:-2], length, rows.shape[-1]))
 
 
-@pytest.mark.long
+@pytest.mark.slow_interpreted
 @pytest.mark.spec("GraphKV-7.2")
 @given(graphkv_refine(per_head=False))
 def test_the_heads_of_a_layer_agree(impl, x):
@@ -75,7 +75,7 @@ def test_the_heads_of_a_layer_agree(impl, x):
     assert_equal(refined, refined[..., :1, :].expand_as(refined).contiguous())
 
 
-@pytest.mark.long
+@pytest.mark.slow_interpreted
 @pytest.mark.spec("GraphKV-4.1")
 @given(graphkv_refine(unprotected=False, per_head=True))
 def test_a_graph_of_its_own_makes_a_head_independent_of_the_others(impl, x):
@@ -123,7 +123,7 @@ def test_no_round_leaves_every_head_as_it_is(impl, x):
     assert_equal(impl.graphkv_refine(**x), x["scores"])
 
 
-@pytest.mark.long
+@pytest.mark.slow_interpreted
 @pytest.mark.spec("GraphKV-6.2")
 @given(graphkv_refine(signal="evict", rounds=1, fraction=0.01), st.sampled_from([991, 1000, 2000]))
 def test_an_adaptive_source_has_a_neighbour_for_each_thousand_tokens(impl, x, more):
@@ -132,7 +132,7 @@ def test_an_adaptive_source_has_a_neighbour_for_each_thousand_tokens(impl, x, mo
     assert_equal(evicted, torch.full_like(evicted, {991: 0, 1000: 1, 2000: 2}[more]))
 
 
-@pytest.mark.long
+@pytest.mark.slow_interpreted
 @pytest.mark.spec("GraphKV-7.2")
 @given(graphkv_refine(clamp=True, rounds=1))
 def test_decay_lies_between_the_evicted_and_the_enhanced_score(impl, x):
@@ -188,7 +188,7 @@ def test_how_long_vectors_are_changes_nothing(impl, x, data):
     assert_equal(impl.graphkv_refine(**x | scaled), impl.graphkv_refine(**x))
 
 
-@pytest.mark.long
+@pytest.mark.slow_interpreted
 @pytest.mark.spec("GraphKV-4.1")
 @given(real(3, 8, 4), grid(3, 8, high=99), st.integers(1, 8))
 def test_which_head_is_first_does_not_matter_to_a_layer(impl, keys, scores, keep):

@@ -71,7 +71,7 @@ def test_codes_of_every_width_are_read_whole_in_heads_of_a_models_width(impl, bi
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("offset", [64.0, -256.0])
-@pytest.mark.parametrize("density", [0.0, pytest.param(0.0625, marks=pytest.mark.own)])
+@pytest.mark.parametrize("density", [0.0, pytest.param(0.0625, marks=pytest.mark.ours_only)])
 def test_a_channel_far_from_the_others_costs_no_more_than_its_size(impl, density, offset, dtype):
     """A channel of the keys and one of the values lie far off; logits are of some hundreds."""
     stream = torch.randn(3, 2, 130, 64, generator=torch.Generator().manual_seed(0))

@@ -285,7 +285,7 @@ def test_a_density_that_a_graph_has_is_certified_though_near_would_do(impl):
     assert_equal(block.kept_keys, x[0][impl.expander_mask(24, 24, 0.125, seed)])
 
 
-@pytest.mark.door
+@pytest.mark.argument_checks
 @pytest.mark.spec("HEX-4.1c")
 def test_append_mode_remembers_no_mass_to_recompress_by(impl):
     x = torch.zeros(1, 8, 4)

@@ -52,7 +52,7 @@ def test_an_accepted_mask_is_connected_and_under_the_bound(impl, x):
     assert_at_most(second, second.new_tensor(bound))  # some graphs lie on it
 
 
-@pytest.mark.own
+@pytest.mark.ours_only
 @pytest.mark.spec("HEX-A.2a", "HEX-A.3a")
 @given(accepted())
 def test_the_mask_is_the_first_draw_that_passes(impl, x):
@@ -161,7 +161,7 @@ def test_the_same_densities_are_feasible_at_multiples_of_64_tokens(impl, tokens)
     assert tuple(impl.biregular_degrees(tokens, 1024, 0.046875)) == (48, tokens * 3 // 64)
 
 
-@pytest.mark.own
+@pytest.mark.ours_only
 @pytest.mark.spec("HEX-Near")
 @pytest.mark.parametrize(("tokens", "channels"), [(96, 1024), (24, 36), (35, 48)])
 @pytest.mark.parametrize("density", [0.0, 0.046875, 0.3, 0.97])

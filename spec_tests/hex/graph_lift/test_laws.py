@@ -78,8 +78,8 @@ def test_a_graph_without_edges_is_covered_by_one_without_edges(impl, tokens, cha
     assert impl.new_singular_value(mask, none) == 0.0
 
 
-@pytest.mark.own
-@pytest.mark.door
+@pytest.mark.ours_only
+@pytest.mark.argument_checks
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (2, 3)])
 def test_a_permutation_that_no_edge_is_there_for_is_refused(impl, shape):
     mask = torch.zeros(shape) > 0

@@ -67,7 +67,7 @@ def test_no_seed_gives_codes_of_a_mask_over_the_bound(impl):
     assert min(draws for _, draws in found) == 1
 
 
-@pytest.mark.own
+@pytest.mark.ours_only
 @given(INPUTS["subtile_expander"] | st.sampled_from(CORNERS["subtile_expander"]))
 def test_the_codes_are_the_first_whose_mask_is_ramanujan(impl, x):
     found = impl.subtile_expander(**x)

@@ -102,7 +102,7 @@ def test_the_window_gives_way_and_says_so(impl, x):
     shape = x["scored"].scores.shape
     with pytest.warns(UserWarning, match=f"{WINDOW} by 2 tokens") as told:
         cache = impl.hubkv_compress(**x)
-    if impl.ours and impl.has_door:  # and so to whoever called
+    if impl.ours and impl.checks_arguments:  # and so to whoever called
         assert Path(told[0].filename).is_relative_to(SUITE)
     kept = marked(cache, shape)
     for at, start in row_indices_and_starts(x):

@@ -61,7 +61,7 @@ def test_a_token_that_moves_to_another_head_is_unchanged(impl, x, shift):
     assert moved.changed == 0
 
 
-@pytest.mark.door
+@pytest.mark.argument_checks
 @pytest.mark.parametrize("shape", [(0, 4), (2, 0)])
 def test_selections_without_a_place_are_refused(impl, shape):
     nothing = torch.zeros(shape, dtype=torch.bool)

@@ -29,13 +29,13 @@ named = SimpleNamespace(knorm=lambda keys: keys, hub_mask=every_token)
 """
 
 
-def printed() -> str:
+def docs_submission() -> str:
     """Return the module that the docs print as a complete submission."""
     page = (ROOT / "docs" / "conformance.md").read_text()
     return "".join(example.source for example in doctest.DocTestParser().get_examples(page))
 
 
-def collected(path) -> bool:
+def holds_tests(path) -> bool:
     """Whether pytest collects tests from a path."""
     return path.is_dir() or path.name.startswith("test_")
 
@@ -50,10 +50,10 @@ class Ended(NamedTuple):
 
 @pytest.fixture(scope="session")
 def elsewhere(tmp_path_factory):
-    """A folder with a module `theirs`, and with `printed`, the module in the docs."""
+    """A folder with a module `theirs`, and with `docs_submission`, the module in the docs."""
     folder = tmp_path_factory.mktemp("elsewhere")
     (folder / "theirs.py").write_text(MODULE)
-    (folder / "printed.py").write_text(printed())
+    (folder / "printed.py").write_text(docs_submission())
     return folder
 
 
@@ -72,7 +72,7 @@ def suite(elsewhere):
             (elsewhere / "xfails.txt").write_text(xfails)
             # collecting tests that are not run would take most of the time
             others = (path for path in HERE.iterdir() if only and path.name not in only)
-            words += tuple(f"--ignore={path}" for path in others if collected(path))
+            words += tuple(f"--ignore={path}" for path in others if holds_tests(path))
             words += ("--xfails", "xfails.txt") if xfails else ()
             print(json.dumps(words), file=runs.stdin, flush=True)
             return Ended(*json.loads(next(answers)))

@@ -12,7 +12,6 @@ from spec_tests.index import HERE as SUITE
 from spec_tests.index import ROOT
 
 EQUATIONS = index.equations()
-CODE, TESTS = index.cited_by_code(), index.cited_by_tests()
 DOCS = ROOT / "docs"
 REFERENCE = ROOT / "reference"
 # docs/conventions.md is about the precision rule, docs/kinds.md about validation
@@ -37,7 +36,7 @@ def page_of(name: str) -> Path:
     return DOCS / Path(*index.dotted_path(name).split(".")[1:-1]).with_suffix(".md")
 
 
-def shown() -> dict[str, list[Path]]:
+def pages_by_name() -> dict[str, list[Path]]:
     """Return, for every name that the docs show, the pages that show it."""
     found: dict[str, list[Path]] = {}
     for path in sorted(DOCS.rglob("*.md")):
@@ -62,12 +61,12 @@ def laws_of(file: Path) -> list[Path]:
 
 
 def test_a_function_states_each_equation():
-    silent = set(of_kind("code")) - CODE.keys()
+    silent = set(of_kind("code")) - index.cited_by_code().keys()
     assert not silent, "no public docstring cites them under `Source:`"
 
 
 def test_a_law_or_a_vector_checks_each_equation():
-    unchecked = set(of_kind("code", "law", "table")) - TESTS.keys()
+    unchecked = set(of_kind("code", "law", "table")) - index.cited_by_tests().keys()
     assert not unchecked, "no `spec` mark and no vector names them"
 
 
@@ -76,12 +75,18 @@ def test_a_benchmark_measures_each_timing():
 
 
 def test_a_timing_is_never_a_test():
-    assert not [i for i, entry in EQUATIONS.items() if entry["kind"] == "bench" and i in TESTS]
+    assert not [
+        i
+        for i, entry in EQUATIONS.items()
+        if entry["kind"] == "bench" and i in index.cited_by_tests()
+    ]
 
 
 def test_what_is_skipped_is_cited_nowhere():
     idle = {i for i, entry in EQUATIONS.items() if "skip" in entry}
-    assert not idle & (CODE.keys() | TESTS.keys()), "remove its `skip`"
+    assert not idle & (index.cited_by_code().keys() | index.cited_by_tests().keys()), (
+        "remove its `skip`"
+    )
 
 
 def test_an_equation_says_nothing_else_than_the_head_of_its_file_explains():
@@ -95,7 +100,12 @@ def test_nothing_cites_an_unknown_equation():
         for path in SUITE.rglob("test_*.py")
         for spec, _ in index.spec_marked_tests(path, idle=True)
     }
-    cited = CODE.keys() | TESTS.keys() | index.cited_by_benches() | idle
+    cited = (
+        index.cited_by_code().keys()
+        | index.cited_by_tests().keys()
+        | index.cited_by_benches()
+        | idle
+    )
     assert not cited - EQUATIONS.keys()
 
 
@@ -121,7 +131,7 @@ def test_every_function_states_its_source():
 
 def test_a_public_name_is_shown_once_on_its_files_page():
     pages = {name: [page_of(name)] for name in reference.__all__}
-    assert shown() == pages | {"types": [DOCS / "kinds.md"]}
+    assert pages_by_name() == pages | {"types": [DOCS / "kinds.md"]}
 
 
 @pytest.mark.parametrize("file", FILES, ids=str)

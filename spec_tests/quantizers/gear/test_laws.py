@@ -37,7 +37,7 @@ def as_rows(x, by):
     return x.mT if by == "channel" else x.transpose(-3, -2).flatten(-2)
 
 
-@pytest.mark.own
+@pytest.mark.ours_only
 @given(gear_compress(exact=True))
 def test_a_span_is_what_the_definition_gives_one_number_at_a_time(impl, x):
     x |= dict(x=x["x"].double(), scales=None)

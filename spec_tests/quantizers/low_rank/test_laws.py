@@ -58,7 +58,7 @@ def test_factors_are_a_basis_and_the_shadow_on_it(impl, x):
     assert_close(factors.right, matrix.mT @ factors.left, matrix.abs().sum())
 
 
-@pytest.mark.own
+@pytest.mark.ours_only
 @given(INPUTS["low_rank"])
 def test_the_correction_is_what_one_number_at_a_time_gives(impl, x):
     exact = x | dict(x=x["x"].double())
@@ -74,7 +74,7 @@ def test_the_correction_is_what_one_number_at_a_time_gives(impl, x):
     assert_close(product, alone, exact["x"].abs().sum())
 
 
-@pytest.mark.own
+@pytest.mark.ours_only
 @given(real(5, 3), st.integers(1, 4), SEEDS)
 def test_one_direction_of_any_matrix_is_that_of_its_powers(impl, x, rounds, seed):
     factors = impl.low_rank(x.double(), 1, rounds, seed)
@@ -108,7 +108,7 @@ def test_the_seed_alone_decides(impl, x, rank):
     assert_equal(impl.low_rank(x, rank, seed=3), first)
 
 
-@pytest.mark.own
+@pytest.mark.ours_only
 @given(real(6, 4), SEEDS)
 def test_a_direction_is_on_the_side_of_the_column_it_came_from(impl, x, seed):
     start = 2 * np.random.RandomState([seed, 4]).random_sample(4) - 1

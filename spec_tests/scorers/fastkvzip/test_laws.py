@@ -105,7 +105,7 @@ def test_sinks_and_recent_tokens_are_protected(impl, x):
     assert_equal(protected, mask.expand_as(protected).clone())
 
 
-@pytest.mark.own
+@pytest.mark.ours_only
 @pytest.mark.parametrize("part", ["query", "query_bias", "key", "learned", "bias"])
 def test_weights_that_do_not_fit_are_refused_by_name(impl, part):
     weights = impl.FastKVzipGate(3, 2, 2, dim=4).weights()
