@@ -20,7 +20,7 @@ from spec_tests.limits import SECONDS
 from spec_tests.report.fault_localization import LEVELS
 from spec_tests.report.plugin import Plugin
 from spec_tests.report.summary import PAPERS, lines_on_misspelt_names
-from spec_tests.report.test_kinds import count_tests_by_kind
+from spec_tests.report.test_kinds import ORDER, count_tests_by_kind, kind_of
 
 quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
@@ -49,8 +49,6 @@ REPORT = "conformance report"
 KERNELS = HERE / "kernels"
 OF_THIS_REPOSITORY = HERE / "internal"
 NESTED = "_hypothesis_internal_use_settings"
-ORDER = {"test_vectors.py": 0, "test_agreement.py": 2, "test_errors.py": 3}
-"""The order of the tests of a named module: vectors, laws, agreement, refusals."""
 FEW = 5
 """Examples of a law in Triton's interpreter; `--impl optimized.kernels` runs them all."""
 PART = 0.6
@@ -245,7 +243,7 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.filterwarnings("ignore"))
     items.sort(key=lambda item: item.name != LONGEST)  # first, or every worker waits for it
     if config.getoption("--impl"):
-        items.sort(key=lambda item: ORDER.get(item.path.name, 1))
+        items.sort(key=lambda item: ORDER.index(kind_of(item.path)))
     if file := config.getoption("--xfails"):
         expect_failures(file, items)
     if config.getoption("--level") != LEVELS[-1]:

@@ -26,6 +26,7 @@ KINDS = {
 """The kind of the tests of a file; all other files hold laws."""
 LAWS = "laws"
 ORDER = ("vectors", LAWS, "common laws", "agreement", "errors")
+"""The order in which the tests of a named module run: the easiest to read come first."""
 OF_LEVEL = {"values": ORDER[:-1], "edges": ORDER[:-1], "errors": ORDER[-1:]}
 OURS = ("internal",)
 """Folders of tests of this repository."""

@@ -140,14 +140,3 @@ def test_arrays_of_another_library_are_made_and_read():
     back = adapted(SimpleNamespace(same=same), Frozen).same(tensor, parts=(tensor > 1,))
     assert [type(array) for array in seen] == [Frozen, Frozen]
     assert_equal(back, (tensor, {"part": tensor > 1}))
-
-
-def test_a_module_over_jax_passes():
-    jnp = pytest.importorskip("jax.numpy")
-
-    def discount(scores, hubs, gamma=0.5):
-        return jnp.where(hubs, scores, gamma * scores)
-
-    scores, hubs = torch.tensor([0.5, 0.25]), torch.tensor([True, False])
-    module = adapted(SimpleNamespace(discount=discount), jnp.asarray)
-    assert_equal(module.discount(scores, hubs), torch.tensor([0.5, 0.125]))
