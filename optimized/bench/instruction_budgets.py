@@ -427,7 +427,7 @@ GATES = [
     of_hex(
         *("KCVT-4", 1, 10923),
         weights=True,
-        budgets={80: 944, 90: 916},
+        budgets={80: 1053, 90: 1071},
         trips=MASS | dict(codes_kernel=(42,), residual_kernel=(2,), merge_kernel=(17,)),
     ),
     of_hex("HEX-4", 8, 340, weights=True, budgets={80: 1862, 90: 1845}, trips=ENTRIES | MASS),

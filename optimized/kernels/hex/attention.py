@@ -330,8 +330,8 @@ def codes_kernel(
             if PARTIAL:
                 x = tl.where((token < left)[:, None], x, -float("inf"))
             if logits is not None:
-                at = ((pid * size.all_tiles + tile) * 96 + token)[:, None] * HELD + g[None, :]
-                tl.store(logits + at, x, mask=real[None, :])
+                here = logits + (pid * size.all_tiles + tile) * (96 * HELD)
+                tl.store(here + token[:, None] * HELD + g[None, :], x, mask=real[None, :])
             higher = tl.maximum(higher, tl.max(x, 0))
             seen += (x,)
         fade = tl.exp2(largest - higher)
@@ -382,6 +382,7 @@ def residual_kernel(
     """Write the attention to 16 tokens of the residual buffer in every stride of the programs."""
     SLICES: tl.constexpr = WIDTH // 32  # of channels, so that registers suffice
     pid = tl.program_id(0).to(tl.int64)
+    query += pid * WIDTH * HELD
     keys += pid // parts * tokens * WIDTH
     values += pid // parts * tokens * WIDTH
     g, t, c = tl.arange(0, C), tl.arange(0, 16), tl.arange(0, 32)
@@ -396,8 +397,7 @@ def residual_kernel(
         s = tl.zeros([16, C], tl.float32)
         for i in tl.static_range(SLICES):
             channel = i * 32 + c
-            q = query + (pid * WIDTH + channel)[:, None] * HELD + g[None, :]
-            q = tl.load(q, mask=real, other=0.0)
+            q = tl.load(query + channel[:, None] * HELD + g[None, :], mask=real, other=0.0)
             k = tl.load(keys + at[:, None] + channel[None, :], mask=there[:, None], other=0.0)
             s = tl.dot(widened(k), q, s, input_precision="ieee")
         s = tl.where(there[:, None], s * scale[None, :], -float("inf"))
