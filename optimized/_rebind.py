@@ -20,8 +20,9 @@ def rebind(function: Callable[P, R], **names: Any) -> Callable[P, R]:
     """Return a function of the same code that finds other functions under some names.
 
     The new function belongs to the module that calls `rebind`, where `pickle` and `torch.compile`
-    find it. Its globals are those of that module; what the module does not define is added from
-    the module of the original.
+    find it. Its globals are those of that module. Names that the code looks up and the module does
+    not define are added to it from the module of the original; ruff (F821) still finds a missing
+    import. A name that means two things is refused.
 
     Args:
         function: what to rebind; a public function of the reference is taken without its checks.
@@ -32,14 +33,13 @@ def rebind(function: Callable[P, R], **names: Any) -> Callable[P, R]:
         ValueError: the module has something else under one of the names.
     """
     original: Any = unwrap(function)
-    here = sys._getframe(1).f_globals
-    for name, value in names.items():
-        if name not in looked_up(original.__code__):
-            raise TypeError(f"{original.__qualname__} does not call {name}")
+    here, called = sys._getframe(1).f_globals, looked_up(original.__code__)
+    if strange := names.keys() - called:
+        raise TypeError(f"{original.__qualname__} does not call {', '.join(sorted(strange))}")
+    there = original.__globals__
+    for name, value in ({name: there[name] for name in called & there.keys()} | names).items():
         if here.setdefault(name, value) is not value:
             raise ValueError(f"{here['__name__']} has another {name}")
-    for name, value in original.__globals__.items():
-        here.setdefault(name, value)
     code, name = original.__code__, original.__name__
     copy: Any = FunctionType(code, here, name, original.__defaults__, original.__closure__)
     for what in ("__qualname__", "__doc__", "__annotations__", "__kwdefaults__"):

@@ -115,7 +115,7 @@ def of_both(*shape: int, **rest: Any) -> Gate:
 
 
 REFINED = {"weights_kernel": (1,)}
-SELECTED = {"tally_kernel": (4,), "cut_kernel": (1,), "fill_kernel": (4,)}
+SELECTED = {"cut_kernel": (3,)}
 
 QUERY_HEADS, KV_HEADS, CHANNELS = 32, 8, 128
 FLASH = 0.6
@@ -199,7 +199,7 @@ def of_ragged(tokens: int, **rest: Any) -> Gate:
 
 
 def of_packing(name: str, tokens: int, bits: int, **rest: Any) -> Gate:
-    """Return a row of a span of 8 heads of 128 channels, in the layout of decode attention.
+    """Return a row of a span of 8 heads of 128 channels.
 
     Elements are tokens of each head. PyTorch gathers and scatters kept entries, which is not
     counted.
@@ -208,13 +208,13 @@ def of_packing(name: str, tokens: int, bits: int, **rest: Any) -> Gate:
     keys, dynamic = empty(heads, tokens, width, dtype=half), empty(tokens, dtype=torch.bool)
     span = keys, torch.empty_like(keys), empty(tokens, heads * width, dtype=torch.bool), dynamic
     with trusted(), recorded():
-        stored = coded_span(*span, bits, "token", None, tiled=True)
+        stored = coded_span(*span, bits, "token", None)
     return Gate(
         name,
         f"[{heads}, {tokens}, {width}] float16, {bits} bits",
-        (lambda: coded_span(*span, bits, "token", None, tiled=True))
+        (lambda: coded_span(*span, bits, "token", None))
         if name == "hex_compress"
-        else lambda: restored(stored, dynamic, bits, half, tiled=True),
+        else lambda: restored(stored, dynamic, bits, half),
         heads * tokens,
         **rest,
     )
@@ -224,20 +224,18 @@ def of_hex(
     preset: str,
     rows: int,
     tiles: int,
-    bits: int = 0,
     width: int = 128,
     weights: bool = False,
     **rest: Any,
 ) -> Gate:
     """Return a row of decode attention: a layer of 32 heads over 8 key heads.
 
-    Elements are tokens of each key head. `bits` are those of the preset by default; `weights` adds
-    the mass of all tokens. The prompt is one span. It repeats the mask of a block, since the mask
-    of a long span takes long to draw.
+    Elements are tokens of each key head. `weights` adds the mass of all tokens. The prompt is one
+    span. It repeats the mask of a block, since the mask of a long span takes long to draw.
     """
     heads, half, residual = 8, torch.float16, 95
     config = hex_preset(preset)._replace(tile=True)
-    bits, span = bits or config.bits, tiles * TILE
+    bits, span = config.bits, tiles * TILE
     tokens = span + residual
     words = empty(1, rows, heads, tiles, TILE * width * bits // 32, dtype=torch.int32)
     steps = empty(1, rows, heads, width, dtype=half)
@@ -302,20 +300,17 @@ LITERAL = (3, 17 / 3, 2 / 3, 2, 4, 17 / 4)
 """Iterations of a tile's loops over kept entries, for a mask that is drawn for the whole span: the
 most entries of 32 lanes, 17 over three parts of tokens and over four of channels; two tokens are
 kept whole."""
-CODES = dict(codes_kernel=(6 / 34, 11), merge_kernel=(3,))
-"""Iterations over the residual buffer, six in three of the 34 programs of a head, and over tiles.
-"""
-ENTRIES = CODES | dict(codes_kernel=(6 / 34, 11, *LITERAL))
+CODES = dict(codes_kernel=(11,), residual_kernel=(2,), merge_kernel=(3,))
+"""Iterations over tiles, and over the residual buffer, six in three programs of a head."""
+ENTRIES = CODES | dict(codes_kernel=(11, *LITERAL))
 """The same with kept entries."""
 MASS = dict(mass_kernel=(2, 0))
 """Iterations over 8 heads, four at a time."""
-CODED = {2: (8, 8), 3: (8, 8, 8, 8), 4: (2, 4, 4), 8: (4, 2, 2)}
-"""Iterations over slices of the codes of a span, by bits."""
+CODED = (8, 8)
+"""Iterations over slices of the channels of a strip, for their range and for their codes."""
 PACKING = {
-    2: ({80: 7730, 90: 7703}, {80: 2848, 90: 2936}),
-    3: ({80: 8253, 90: 8260}, {80: 4832, 90: 4920}),
-    4: ({80: 7857, 90: 7863}, {80: 2944, 90: 2992}),
-    8: ({80: 8060, 90: 8043}, {80: 2696, 90: 2752}),
+    3: ({80: 14842, 90: 14870}, {80: 3996, 90: 4104}),
+    4: ({80: 16153, 90: 16198}, {80: 3096, 90: 3168}),
 }
 """Budgets of compressing and of restoring a long span, by bits."""
 
@@ -330,7 +325,7 @@ def of_span(bits: int) -> tuple[Gate, Gate]:
             *span,
             budgets=stored,
             goal="120",
-            trips=dict(range_kernel=(32,), scales_kernel=(2,), codes_kernel=CODED[bits]),
+            trips=dict(range_kernel=(32,), scales_kernel=(2,), codes_kernel=CODED),
         ),
         of_packing("hex_reconstruct", *span, budgets=restored),
     )
@@ -343,8 +338,8 @@ GATES = [
         "hubkv_refine", *WHOLE, shielded=False, budgets={80: 26.7, 90: 27.4}, trips=REFINED
     ),
     of_refinement("ungated_refine", *WHOLE, budgets={80: 41.6, 90: 41.9}, trips=REFINED),
-    of_selection(*WHOLE, budgets={80: 62.1, 90: 61.8}, trips=SELECTED),
-    of_selection(*WHOLE, shielded=False, budgets={80: 59.2, 90: 58.8}, trips=SELECTED),
+    of_selection(*WHOLE, budgets={80: 137.1, 90: 135.5}, trips=SELECTED),
+    of_selection(*WHOLE, shielded=False, budgets={80: 130.0, 90: 128.3}, trips=SELECTED),
     of_selection(
         *WHOLE,
         dtype=torch.float32,
@@ -353,7 +348,7 @@ GATES = [
         trips={"cut_kernel": (3,)},
     ),
     of_both(
-        *WHOLE, budgets={80: 103.7, 90: 103.6}, goal="65", paper="17900", trips=REFINED | SELECTED
+        *WHOLE, budgets={80: 178.7, 90: 177.4}, goal="65", paper="17900", trips=REFINED | SELECTED
     ),
     *(
         of_both(
@@ -363,17 +358,15 @@ GATES = [
             paper=paper,
             trips=dict(
                 weights_kernel=(max(1, shape[-1] // 2**18),) * (shape[-1] > 4096),
-                tally_kernel=turns,
                 cut_kernel=(tiles,),
-                fill_kernel=turns,
             ),
         )
-        for shape, turns, tiles, goal, paper, budgets in (
-            ((36, 1, 8, 4096), (), 1, "30", "2510", {}),
-            ((36, 1, 8, 8192), (2,), 1, "35", "4760", {}),
-            ((36, 1, 8, 16384), (4,), 1, "45", "10180", {}),
-            ((36, 4, 8, 32768), (4,), 1, "230", "26730", {}),
-            ((36, 1, 8, 2**20), (4,), 18, "2500", "", {80: 103.4, 90: 103.3}),
+        for shape, tiles, goal, paper, budgets in (
+            ((36, 1, 8, 4096), 1, "30", "2510", {}),
+            ((36, 1, 8, 8192), 1, "35", "4760", {}),
+            ((36, 1, 8, 16384), 2, "45", "10180", {}),
+            ((36, 4, 8, 32768), 3, "230", "26730", {}),
+            ((36, 1, 8, 2**20), 72, "2500", "", {80: 178.7, 90: 177.4}),
         )
     ),
     of_mass("h2o_mass", "prompt", 8192, 8192, budgets={80: 23.0, 90: 17.6}, trips=SHORT),
@@ -381,8 +374,8 @@ GATES = [
     of_mass(
         *("h2o_mass", "prompt", 8192, 8192),
         padded=True,
-        budgets={80: 23.1, 90: 17.9},
-        trips=SHORT | dict(sums_kernel=(1, 62, 2)),
+        budgets={80: 32.5, 90: 23.2},
+        trips=SHORT,
     ),
     of_mass("h2o_mass", "prompt", 8192, 8192, known=True, budgets={80: 9.9, 90: 7.9}, trips=SHORT),
     of_mass("h2o_mass", "prompt", 32768, 32768, known=True, budgets={80: 9.6, 90: 7.6}, trips=LONG),
@@ -417,18 +410,15 @@ GATES = [
     ),
     of_eviction(32768, 0.5, budgets={80: 573.2, 90: 611.4}),
     of_ragged(8192, budgets={80: 1420.6, 90: 1413.5}, trips=dict(attend_kernel=(4,))),
-    of_hex("KCVT-4", 8, 340, budgets={80: 900, 90: 907}, trips=CODES, goal="162"),
-    of_hex("KCVT-3", 8, 340, budgets={80: 829, 90: 827}, trips=CODES, goal="154"),
-    of_hex("KCVT-4", 8, 340, bits=2, budgets={80: 766, 90: 774}, trips=CODES),
-    of_hex("KCVT-4", 8, 340, bits=8, budgets={80: 1173, 90: 1211}, trips=CODES),
-    of_hex("KCVT-4", 8, 340, bits=2, width=64, budgets={80: 670, 90: 724}, trips=CODES),
-    of_hex("KCVT-3", 8, 340, width=64, budgets={80: 681, 90: 663}, trips=CODES),
+    of_hex("KCVT-4", 8, 340, budgets={80: 954, 90: 958}, trips=CODES, goal="162"),
+    of_hex("KCVT-3", 8, 340, budgets={80: 922, 90: 922}, trips=CODES, goal="154"),
+    of_hex("KCVT-4", 8, 340, width=64, budgets={80: 545, 90: 549}, trips=CODES),
     of_hex("HEX-4", 8, 340, budgets={80: 1764, 90: 1735}, trips=ENTRIES, goal="162"),
     *(
         of_hex(
             *(preset, 1, 85),
             budgets={},
-            trips=dict(codes_kernel=(6 / 88, *entries), merge_kernel=(6,)),
+            trips=dict(codes_kernel=entries, residual_kernel=(2,), merge_kernel=(6,)),
             goal="9.4",
         )
         for preset, entries in (("KCVT-4", ()), ("HEX-4", LITERAL))
@@ -437,8 +427,8 @@ GATES = [
     of_hex(
         *("KCVT-4", 1, 10923),
         weights=True,
-        budgets={80: 944, 90: 916},
-        trips=MASS | dict(codes_kernel=(6 / 264, 42), merge_kernel=(17,)),
+        budgets={80: 1053, 90: 1071},
+        trips=MASS | dict(codes_kernel=(42,), residual_kernel=(2,), merge_kernel=(17,)),
     ),
     of_hex("HEX-4", 8, 340, weights=True, budgets={80: 1862, 90: 1845}, trips=ENTRIES | MASS),
     *(row for bits in PACKING for row in of_span(bits)),
@@ -448,9 +438,9 @@ GATES = [
             96,
             bits,
             budgets=budgets,
-            trips=dict(range_kernel=(3,), codes_kernel=CODED[bits]),
+            trips=dict(range_kernel=(3,), codes_kernel=CODED),
         )
-        for bits, budgets in {3: {80: 9384, 90: 9423}, 4: {80: 8988, 90: 9025}}.items()
+        for bits, budgets in {3: {80: 15950, 90: 15980}, 4: {80: 17260, 90: 17300}}.items()
     ),
     of_graph(8192, "25", 128, budgets={80: 264.3, 90: 259.8}),
     of_graph(32768, "75", 512, budgets={80: 168.7, 90: 151.6}),

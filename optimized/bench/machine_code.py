@@ -44,9 +44,9 @@ class Source(NamedTuple):
 
     home: str
     kernel: str
-    signature: tuple[tuple[str, str], ...]
-    constants: tuple[tuple[str, Any], ...]
-    aligned: tuple[int, ...]  # places of the arguments that are multiples of 16
+    signature: tuple[tuple[str, Any], ...]
+    constants: tuple[tuple[tuple[int, ...], Any], ...]  # by place, within tuples by several
+    aligned: tuple[tuple[int, ...], ...]  # places of the arguments that are multiples of 16
     options: tuple[tuple[str, int], ...]
 
 
@@ -76,17 +76,23 @@ class Code(NamedTuple):
 def source(launch: Launch) -> Source:
     """Return the kernel of a launch, specialised as by Triton's launcher."""
     notes = launch.kernel.fn.__annotations__
-    signature, constants, aligned = [], [], []
-    for place, (name, value) in enumerate(launch.arguments.items()):
-        note = str(notes.get(name))
-        if "constexpr" in note or value is None or (type(value) is int and value == 1):
-            constants.append((name, value))
-            signature.append((name, "constexpr"))
-            continue
-        signature.append((name, kind(value)))
+    constants, aligned = [], []
+
+    def kind_at(place: tuple[int, ...], value: Any, constant: bool = False) -> Any:
+        if isinstance(value, tuple):
+            return type(value)(*(kind_at((*place, i), x) for i, x in enumerate(value)))
+        if constant or value is None or (type(value) is int and value == 1):
+            constants.append((place, value))
+            return "constexpr"
         start = value.storage_offset() * value.itemsize if isinstance(value, Tensor) else value
         if type(start) is int and start % 16 == 0:
             aligned.append(place)
+        return kind(value)
+
+    signature = [
+        (name, kind_at((place,), value, "constexpr" in str(notes.get(name))))
+        for place, (name, value) in enumerate(launch.arguments.items())
+    ]
     return Source(
         launch.kernel.fn.__module__,
         launch.kernel.fn.__name__,
@@ -112,19 +118,15 @@ def kind(value: Any) -> str:
 def compiled(wanted: Source, target: Target) -> Code:
     """Compile a kernel for an NVIDIA architecture by number, or an AMD one by name.
 
-    Inline instructions of NVIDIA stand under a constant `PTX`, which is off for AMD. The limit of
-    registers is an option for NVIDIA alone.
+    The limit of registers is an option for NVIDIA alone.
     """
     gpu = GPUTarget("cuda", target, 32) if isinstance(target, int) else GPUTarget("hip", target, 64)
     made = triton.compile(
         ASTSource(
             fn=getattr(import_module(wanted.home), wanted.kernel),
             signature=dict(wanted.signature),
-            constexprs={
-                name: value if isinstance(target, int) or name != "PTX" else False
-                for name, value in wanted.constants
-            },
-            attrs={(place,): [["tt.divisibility", 16]] for place in wanted.aligned},
+            constexprs=dict(wanted.constants),
+            attrs={place: [["tt.divisibility", 16]] for place in wanted.aligned},
         ),
         target=gpu,
         options={

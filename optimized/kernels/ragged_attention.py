@@ -5,6 +5,7 @@ second kernel merges the splits by their largest logits and sums of exponentials
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 import triton
@@ -30,6 +31,16 @@ ROWS = 64
 SPLITS = 64
 
 
+class Shape(NamedTuple):
+    """The sizes of queries and of new tokens."""
+
+    rows: int  # queries of all heads of a group
+    queries: int  # of one head
+    tokens: int
+    kv_heads: int
+    all_rows: int  # queries of all heads
+
+
 @triton.jit
 def weighted_values(weights, value, SPLIT: tl.constexpr, NATIVE: tl.constexpr):
     """Return weights times values; if SPLIT, weights are two numbers of the values' 16-bit type."""
@@ -44,8 +55,8 @@ def weighted_values(weights, value, SPLIT: tl.constexpr, NATIVE: tl.constexpr):
 @triton.jit
 def attend_tile(
     high, total, mean, query, at, keys, values, valid, start, stop, scale,
-    NEW: tl.constexpr, CAUSAL: tl.constexpr, PADDED: tl.constexpr, WIDTH: tl.constexpr,
-    ROOM: tl.constexpr, BLOCK: tl.constexpr, NATIVE: tl.constexpr,
+    NEW: tl.constexpr, CAUSAL: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr,
+    BLOCK: tl.constexpr, NATIVE: tl.constexpr,
 ):  # fmt: skip
     """Return the running maximum, sum of exponentials and mean value after one more tile.
 
@@ -56,7 +67,7 @@ def attend_tile(
     logits = product(query, tl.trans(tile(keys, start, stop, WIDTH, ROOM, BLOCK)), NATIVE)
     seen = (n < stop)[None, :]
     if NEW:
-        if PADDED:
+        if valid is not None:
             real = tl.load(valid + n, mask=n < stop, other=0) != 0
             seen &= (real[None, :] | (at[:, None] == n[None, :])) if CAUSAL else real[None, :]
         if CAUSAL:
@@ -77,11 +88,12 @@ def attend_tile(
 @triton.jit
 def attend_kernel(
     queries, left_keys, left_values, offsets, keys, values, valid, means, sums,
-    rows, count, tokens, kv_heads, blocks, splits, all_rows, scale,
-    CAUSAL: tl.constexpr, PADDED: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr, NATIVE: tl.constexpr,
+    shape, blocks, splits, scale,
+    CAUSAL: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr, ROWS: tl.constexpr,
+    BLOCK: tl.constexpr, NATIVE: tl.constexpr,
 ):  # fmt: skip
     """Write the attention of a block of queries to a share of the entries, or to the new tokens."""
+    rows, count, tokens = shape.rows, shape.queries, shape.tokens
     number = tl.program_id(0)
     split = number % (splits + 1)
     block = number // (splits + 1) % blocks
@@ -96,11 +108,12 @@ def attend_kernel(
     if split == splits:
         keys += head * tokens * WIDTH
         values += head * tokens * WIDTH
-        valid += head // kv_heads * tokens
+        if valid is not None:
+            valid += head // shape.kv_heads * tokens
         for start in range(0, tokens, BLOCK):
             high, total, mean = attend_tile(
                 high, total, mean, query, at, keys, values, valid, start, tokens, scale,
-                True, CAUSAL, PADDED, WIDTH, ROOM, BLOCK, NATIVE,
+                True, CAUSAL, WIDTH, ROOM, BLOCK, NATIVE,
             )  # fmt: skip
     else:
         begin = tl.load(offsets + head)
@@ -113,9 +126,9 @@ def attend_kernel(
         for start in range(0, stop, BLOCK):
             high, total, mean = attend_tile(
                 high, total, mean, query, at, left_keys, left_values, valid, start, stop, scale,
-                False, CAUSAL, PADDED, WIDTH, ROOM, BLOCK, NATIVE,
+                False, CAUSAL, WIDTH, ROOM, BLOCK, NATIVE,
             )  # fmt: skip
-    row = split.to(tl.int64) * all_rows + head * rows + r
+    row = split.to(tl.int64) * shape.all_rows + head * rows + r
     d = tl.arange(0, ROOM)
     tl.store(sums + row * 2, high, mask=r < rows)
     tl.store(sums + row * 2 + 1, total, mask=r < rows)
@@ -174,11 +187,11 @@ def ragged_attention(
     sums = queries.new_empty((splits + 1, lines * rows, 2), **exact)
     attend_kernel[(lines * blocks * (splits + 1),)](
         queries, cache.keys.contiguous(), cache.values.contiguous(), cache.offsets.contiguous(),
-        keys, values, keys if valid is None else valid.contiguous(), means, sums,
-        rows, count, tokens, kv_heads, blocks, splits, lines * rows,
+        keys, values, None if valid is None else valid.contiguous(), means, sums,
+        Shape(rows, count, tokens, kv_heads, lines * rows), blocks, splits,
         1 / math.sqrt(width) if scale is None else scale,
-        CAUSAL=causal, PADDED=valid is not None, WIDTH=width, ROOM=room(width), ROWS=size,
-        BLOCK=BLOCK, NATIVE=native(attend_kernel, queries, keys, cache.keys),
+        CAUSAL=causal, WIDTH=width, ROOM=room(width), ROWS=size, BLOCK=BLOCK,
+        NATIVE=native(attend_kernel, queries, keys, cache.keys),
     )  # fmt: skip
     out = torch.empty_like(queries)
     join_kernel[(lines * rows,)](

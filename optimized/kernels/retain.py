@@ -3,8 +3,7 @@
 A program has a block of consecutive entries of a pool. Keys are integers that order and tie as the
 scores do. Each kernel builds a histogram of the next digit over the keys that share the digits
 found so far; the digit that completes the budget follows from its counts. Counters are integers, so
-the order of programs does not change a result. Keys of 16 bits are computed in every pass, as bit
-planes; wider keys are computed once and stored.
+the order of programs does not change a result.
 """
 
 from math import prod
@@ -16,26 +15,12 @@ from torch import Tensor
 
 from optimized import vector
 from optimized._dispatch import gradient_fallback
-from optimized.kernels._attention_common import PROGRAMS
 from optimized.kernels._numerics import is_row_broadcast
-from optimized.kernels._score_bit_planes import (
-    GROUP,
-    PTX,
-    digit_histogram,
-    equals,
-    leading,
-    marks,
-    ones,
-    planes,
-    present,
-    store_marks,
-)
 from reference._validation.contract import scanning
 from reference._validation.preconditions import AXES
 from reference.retain import covers_protected, kept_count, pooled
 
 BLOCK = 4096
-TURNS = 4
 TILES = 1024  # counts that one program adds up at a time
 
 INTEGERS = {
@@ -157,14 +142,9 @@ def count_kernel(
         tl.store(before + (pools + pool) * 2, prefix)
         tl.store(before + (pools + pool) * 2 + 1, need)
     match = inside & ((key >> (SHIFT + BITS)) == prefix.to(key.dtype))
-    some = True
-    if STEP > 2:
-        some = tl.max(match.to(tl.int32), 0) > 0
     BINS: tl.constexpr = 2**BITS
-    count = tl.zeros([BINS], tl.int32)
-    if some:
-        digit = (key >> SHIFT).to(tl.int32) & (BINS - 1)
-        count = counted(digit, match, counts + (STEP * pools + pool) * MOST, BINS)
+    digit = (key >> SHIFT).to(tl.int32) & (BINS - 1)
+    count = counted(digit, match, counts + (STEP * pools + pool) * MOST, BINS)
     if LAST:
         total = tl.num_programs(0) // pools
         tl.store(ties + (pool * total + rank) * BINS + tl.arange(0, BINS), count)
@@ -216,114 +196,6 @@ def mark_kernel(
     tl.store(kept + start + i, marked, mask=inside)
 
 
-@triton.jit
-def span_of(stretch, tile, tiles, spans, SHARED: tl.constexpr, TURNS: tl.constexpr):
-    """Return the index of a program's first span in the packed mask of protected entries.
-
-    A mask that all rows share has the spans of one row.
-    """
-    if SHARED:
-        return (tile.to(tl.int32) * TURNS % spans).to(tl.int64)
-    else:
-        return (stretch * tiles + tile) * TURNS
-
-
-@triton.jit
-def tally_kernel(
-    scores, protected, aside, found, counts, ties, length, spans, tiles, pools,
-    STEP: tl.constexpr, SHIFT: tl.constexpr, BITS: tl.constexpr, BEFORE: tl.constexpr,
-    LAST: tl.constexpr, MOST: tl.constexpr, SHIELDED: tl.constexpr, SHARED: tl.constexpr,
-    EVEN: tl.constexpr, BLOCK: tl.constexpr, THREADS: tl.constexpr, PTX: tl.constexpr,
-):  # fmt: skip
-    """Count a digit of a block's 16-bit keys; the first step also packs the protected mask."""
-    SPAN: tl.constexpr = THREADS * GROUP
-    stretch, tile, pool, rank = place(tiles, pools)
-    start = stretch * length + tile * BLOCK
-    left = tl.minimum(length - tile * BLOCK, BLOCK).to(tl.int32)
-    t = tl.arange(0, THREADS)
-    prefix = tl.full((), 0, tl.int64)
-    if STEP > 0:
-        before = found + (STEP - 1) * 2 * pools
-        prefix, need = pick(before, counts + ((STEP - 1) * pools + pool) * MOST, pool, BEFORE)
-        if rank == 0:
-            tl.store(before + (pools + pool) * 2, prefix)
-            tl.store(before + (pools + pool) * 2 + 1, need)
-    span = span_of(stretch, tile, tiles, spans, SHARED, BLOCK // SPAN)
-    total = tl.zeros([THREADS, 2**BITS // 2], tl.uint32)
-    for turn in range(BLOCK // SPAN):
-        first = turn * SPAN
-        p = planes(scores + start + first, t, left - first, EVEN, PTX)
-        match = tl.full([THREADS], 0xFFFFFFFF, tl.uint32)
-        if not EVEN:
-            match = present(left - first - t * GROUP)
-        hidden = tl.zeros([THREADS], tl.uint32)
-        if SHIELDED:
-            if STEP == 0:
-                flags = protected + (span * SPAN if SHARED else start + first)
-                hidden = marks(flags, t, left - first, EVEN)
-                if (stretch == 0) | (not SHARED):
-                    tl.store(aside + span * THREADS + t, hidden.to(tl.int32, bitcast=True))
-            else:
-                hidden = tl.load(aside + span * THREADS + t).to(tl.uint32, bitcast=True)
-            span += 1
-            if SHARED:
-                span = tl.where(span < spans, span, 0)
-        for i in tl.static_range(SHIFT + BITS, 16):
-            match &= equals(p[i] | hidden, prefix, i - SHIFT - BITS)
-        q = ()
-        for i in tl.static_range(BITS):
-            q += (p[SHIFT + i] | hidden,)
-        total += digit_histogram(q, match, BITS, PTX)
-    both = tl.sum(total, 0)
-    count = tl.reshape(tl.join(both & 0xFFFF, both >> 16), (2**BITS,)).to(tl.int32)
-    bins = tl.arange(0, 2**BITS)
-    counts += (STEP * pools + pool) * MOST + bins
-    tl.atomic_add(counts, count.to(counts.dtype.element_ty), mask=count > 0, sem="relaxed")
-    if LAST:
-        together = tl.num_programs(0) // pools
-        tl.store(ties + (pool * together + rank) * 2**BITS + bins, count)
-
-
-@triton.jit
-def fill_kernel(
-    scores, aside, cuts, kept, length, spans, tiles, pools,
-    SHIELDED: tl.constexpr, SHARED: tl.constexpr, EVEN: tl.constexpr, BLOCK: tl.constexpr,
-    THREADS: tl.constexpr, PTX: tl.constexpr,
-):  # fmt: skip
-    """Write the mask of kept entries of a block of 16-bit keys."""
-    SPAN: tl.constexpr = THREADS * GROUP
-    stretch, tile, pool, rank = place(tiles, pools)
-    start = stretch * length + tile * BLOCK
-    left = tl.minimum(length - tile * BLOCK, BLOCK).to(tl.int32)
-    t = tl.arange(0, THREADS)
-    last, room = cut_of(cuts, pool, rank, BLOCK)
-    span = span_of(stretch, tile, tiles, spans, SHARED, BLOCK // SPAN)
-    for turn in range(BLOCK // SPAN):
-        first = turn * SPAN
-        p = planes(scores + start + first, t, left - first, EVEN, PTX)
-        hidden = tl.zeros([THREADS], tl.uint32)
-        if SHIELDED:
-            hidden = tl.load(aside + span * THREADS + t).to(tl.uint32, bitcast=True)
-            span += 1
-            if SHARED:
-                span = tl.where(span < spans, span, 0)
-        equal = tl.full([THREADS], 0xFFFFFFFF, tl.uint32)
-        if not EVEN:
-            equal = present(left - first - t * GROUP)
-        above = tl.zeros([THREADS], tl.uint32)
-        for step in tl.static_range(16):
-            plane = p[15 - step] | hidden
-            same = equal & equals(plane, last, 15 - step)
-            # keys that first differ at this bit are larger if they have it
-            above |= (equal ^ same) & plane
-            equal = same
-        count = ones(equal, PTX).to(tl.int32)
-        taken = tl.minimum(tl.maximum(room - tl.cumsum(count, 0) + count, 0), count)
-        marked = above | tl.where(taken < count, leading(equal, taken.to(tl.uint32), PTX), equal)
-        store_marks(kept + start + first, marked, t, left - first, EVEN)
-        room -= tl.sum(count, 0)
-
-
 @gradient_fallback(vector.retain)
 def retain(
     scores: Tensor,
@@ -345,15 +217,11 @@ def retain(
         layers, length = 1, layers * length
     if ratio is not None:
         keep = kept_count(layers * length, ratio)
-    halves = scores.itemsize == 2
-    span = min(BLOCK, triton.next_power_of_2(length))
-    span = max(span, GROUP.value) if halves else span
-    block = span * (turns_of(length, span, scores.numel()) if halves else 1)
+    block = min(BLOCK, triton.next_power_of_2(length))
     tiles = triton.cdiv(length, block)
     programs, rank = (layers * pools * tiles,), layers * tiles
     bits = scores.contiguous().view(INTEGERS[scores.dtype])
-    mask, row = (bits, 1) if protected is None else laid_out(protected.view(torch.uint8), span)
-    shared = protected is not None and row < scores.numel()
+    mask, row = (bits, 1) if protected is None else laid_out(protected.view(torch.uint8), block)
     digits = DIGITS[scores.itemsize]
     # before each step: the digits found of each pool, and how many keys with them are kept
     found = scores.new_zeros((len(digits), pools, 2), dtype=torch.int64)
@@ -364,37 +232,23 @@ def retain(
     ties = scores.new_empty((pools * rank, 2 ** digits[-1]), dtype=torch.int32)
     cuts = scores.new_empty((pools, 3), dtype=torch.int64)
     places, even = (length, tiles, pools), dict(EVEN=length % block == 0, BLOCK=block)
-    shielded = dict(SHIELDED=protected is not None)
-    threads = span // GROUP.value
-    packed = even | shielded | dict(SHARED=shared, THREADS=threads, PTX=PTX)
-    spans = row // span if shared else programs[0] * block // span
-    aside = scores.new_empty(spans * threads if protected is not None else 1, dtype=torch.int32)
-    keys = bits if halves else torch.empty_like(bits)
+    keys = torch.empty_like(bits)
     for step, width in enumerate(digits):
         shape = dict(SHIFT=sum(digits[step + 1 :]), BITS=width, MOST=MOST)
-        later = dict(STEP=step, BEFORE=2 ** digits[step - 1], LAST=step + 1 == len(digits))
-        if halves:
-            tally_kernel[programs](
-                bits, bits if step else mask, aside, found, counts, ties, length, spans, tiles,
-                pools, **shape, **later, **packed,
-            )  # fmt: skip
-        elif step == 0:
+        if step == 0:
             key_kernel[programs](
-                bits, mask, keys, counts, length, row, tiles, pools, **shape, **shielded, **even
-            )
+                bits, mask, keys, counts, length, row, tiles, pools,
+                SHIELDED=protected is not None, **shape, **even,
+            )  # fmt: skip
         else:
+            later = dict(STEP=step, BEFORE=2 ** digits[step - 1], LAST=step + 1 == len(digits))
             count_kernel[programs](keys, found, counts, ties, *places, **shape, **later, **even)
     cut_kernel[(pools,)](
         found, counts, ties, cuts, pools, rank,
         STEP=len(digits) - 1, BINS=2 ** digits[-1], MOST=MOST,
         TILES=min(TILES, triton.next_power_of_2(rank)),
     )  # fmt: skip
-    if halves:
-        fill_kernel[programs](
-            bits, aside, cuts, kept.view(torch.uint8), length, spans, tiles, pools, **packed
-        )
-    else:
-        mark_kernel[programs](keys, cuts, kept, *places, **even)
+    mark_kernel[programs](keys, cuts, kept, *places, **even)
     if protected is not None and scanning(scores) and bool((protected & ~kept).any()):
         shields = pooled(protected, scope).sum(-1)
         covers_protected(ratio, found[0, :, 1].view(shields.shape), shields)
@@ -407,11 +261,3 @@ def laid_out(protected: Tensor, block: int) -> tuple[Tensor, int]:
     if is_row_broadcast(protected) and tokens % block == 0:
         return protected[(0,) * (protected.dim() - 1)], tokens
     return protected.contiguous(), protected.numel()
-
-
-def turns_of(length: int, span: int, scores: int) -> int:
-    """Return how many spans of 16-bit keys a program counts before it adds to the pool."""
-    turns = TURNS
-    while turns > 1 and (length % (span * turns) or scores < span * turns * PROGRAMS):
-        turns //= 2
-    return turns

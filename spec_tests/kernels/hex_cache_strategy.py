@@ -13,7 +13,7 @@ KV_HEADS = 2
 
 @st.composite
 def wide_cache_inputs(
-    draw, bits=(2, 3, 4, 8), widths=(64, 128), groups=(1, 4, 8, 12), modes=("append",)
+    draw, bits=(2, 3, 4), widths=(64, 128), groups=(1, 4, 8, 12), modes=("append",)
 ):
     """Draw one query of every head, and a cache of a prompt, some blocks and a residual buffer.
 

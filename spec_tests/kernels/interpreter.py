@@ -13,12 +13,11 @@ from unittest.mock import patch
 
 import numpy as np
 import triton.language as tl
-from torch import Tensor
 from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter
 
 from optimized import kernels
-from optimized._dispatch import modules
+from optimized._dispatch import modules, tensors
 
 Order = Callable[[int], list[int]]
 
@@ -67,8 +66,7 @@ def hold_to_tensors(builder: Any) -> None:
 
     def taken(self: Any, args: Any, kwargs: Any) -> Any:
         given = take(self, args, kwargs)
-        tensors = [x for x in (*given[0], *given[1].values()) if isinstance(x, Tensor)]
-        memory = [x.untyped_storage() for x in tensors]
+        memory = [x.untyped_storage() for x in tensors((*given[0], *given[1].values()))]
         spans = sorted({(x.data_ptr(), x.data_ptr() + x.nbytes()) for x in memory})
         starts[:] = [start for start, _ in spans]
         ends[:] = [end for _, end in spans]

@@ -64,23 +64,12 @@ retain/test_laws.py::test_pools_are_filled_in_the_total_order
   - bits = tl.where(bits < 0, -(bits & most), bits)
   + bits = tl.where(bits < 0, bits, bits)
 retain/test_laws.py::test_few_values_of_half_precision_are_cut_exactly
-  kernel_halves_of_any_block: a thread keeps all of its ties or none
-  - leading(equal, taken.to(tl.uint32), PTX), equal)
-  + equal & 0, equal)
-  kernel_hidden_once: what is aside competes after the first digit
-  - match &= equals(p[i] | hidden, prefix,
-  + match &= equals(p[i], prefix,
-""")
-
-mutant = kernel_mutant_register("_score_bit_planes.py", block=32)
-mutant("""
-retain/test_laws.py::test_few_values_of_half_precision_are_cut_exactly
+  kernel_hidden_once: what is aside competes
+  - bits = tl.where(aside, most, bits)
+  + bits = tl.where(aside, bits, bits)
   kernel_minus_zero_below: minus zero is below zero
-  - below = p[15] & some
-  + below = p[15]
-  kernel_last_of_a_group: the last score of a group is none
-  - tl.where(left == 32, 0xFFFFFFFF, first(left & 31))
-  + first(tl.minimum(left, 31))
+  - -(bits & most), bits)
+  + ~(bits & most), bits)
 """)
 
 mutant = kernel_mutant_register("evict.py", block=2)
@@ -104,22 +93,22 @@ graphkv/refine/test_laws.py::test_a_graph_of_many_tokens_is_made_of_its_parts
   - rank = tied + tl.cumsum(equal.to(tl.int32), 0)
   + rank = tied + tl.cumsum(equal.to(tl.int32), 0, reverse=True)
   kernel_last_token_again: beyond the end the last token is a candidate again
-  -     candidate = inside
-  +     candidate = t >= 0
-        if BARRED:
+  - candidate = inside
+  + candidate = t >= 0
+        if graphs.barred
   kernel_weakest_subtile: a tile is as strong as its weakest sub-tile
-  - tl.store(highest + here, tl.max(edge, 1), mask=present)
-  + tl.store(highest + here, tl.min(edge, 1), mask=present)
+  - tl.store(graphs.highest + here, tl.max(edge, 1), mask=present)
+  + tl.store(graphs.highest + here, tl.min(edge, 1), mask=present)
   kernel_weakest_token: a sub-tile is as strong as its weakest token
-  - edge = tl.max(tl.reshape(edge,
-  + edge = tl.min(tl.reshape(edge,
+  - clamped(tl.max(tl.reshape(edge,
+  + clamped(tl.min(tl.reshape(edge,
   kernel_listed_and_passed_over: after some neighbours that are read at a time, as many are none
   - mine & (i >= hit + HITS)
   + mine & (i >= hit + 2 * HITS)
-graphkv/refine/test_laws.py::test_every_graph_is_made_of_its_parts[layer-decay]
   kernel_own_tile: a source is the strongest of its own sub-tile
   - candidate[None, :] & (t[None, :] != itself[:, None])
   + candidate[None, :] & (t[None, :] >= 0)
+graphkv/refine/test_laws.py::test_every_graph_is_made_of_its_parts[layer-decay]
   kernel_own_neighbour: a source is a neighbour of itself where its edges are made again
   - candidate = inside & (t != itself)
   + candidate = inside
@@ -149,8 +138,8 @@ scorers/h2o/test_laws.py::test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logi
   - tl.load(sums + row + r, mask
   + tl.load(sums + r, mask
   kernel_sum_at_padding: what stands at padding is read
-  - there &= at >= first
-  + there &= at >= 0
+  - there = (r < rows) & (at >= first)
+  + there = r < rows
   kernel_sum_ignored: a log-sum-exp that is given is found anew
   - given = log_sum_exp is not None
   + given, log_sum_exp = False, None
@@ -174,12 +163,13 @@ mutant = kernel_mutant_register("hex/compress.py")
 mutant("""
 hex/compress/test_laws.py::test_what_is_restored_is_kcvt_of_the_remaining_entries
   kernel_kept_in_range: kept values widen the range of their token
-                    mine = there & (v * GROUP + c < WIDTH)
-  -                 left = free(static + mark
-  +                 left = mine | free(static + mark
+  - left = free(static + channel, mine)
+  + left = mine | free(static + channel, mine)
+            x = widened(tl.load(values + at + channel, mask=mine, other=0.0))
+            low =
   kernel_steps_of_the_first_row: keys of every row are scaled as those of the first
-  - channel = prepared + head * WIDTH
-  + channel = prepared + h * WIDTH
+  - here = head * WIDTH + channel
+  + here = h * WIDTH + channel
 """)
 
 mutant = kernel_mutant_register("hex/attention.py", programs=1)
@@ -195,11 +185,11 @@ hex/attention/test_laws.py::test_heads_of_a_models_width_read_what_is_restored
   - s * scale[None, :], -float("inf"))
   + s * scale[None, :], 0.0)
   kernel_residual_once: a program of the residual buffer attends to its first 16 tokens alone
-  - for start in tl.range(first, tokens, stride,
-  + for start in tl.range(first, tl.minimum(first + 1, tokens), stride,
+  - for start in range(16 * tl.program_id(1), tokens, 16 * tl.num_programs(1)):
+  + for start in range(16 * tl.program_id(1), 16 * tl.program_id(1) + 1, 16):
   kernel_residual_of_the_first_row: every head attends to the residual buffer of the first
-  - behind = head * residual * WIDTH
-  + behind = head * 0
+  - keys += pid // parts * tokens * WIDTH
+  + keys += 0 * tokens * WIDTH
 hex/attention/test_laws.py::test_what_comes_last_may_weigh_most
   kernel_unfaded: what earlier splits found is not weighed anew
   - o = o * fade + tl.sum(

@@ -284,8 +284,8 @@ RULES: dict[str, Any] = {
     ),
     "hex_attention": (True, lambda: decode(GPU), {}),
     "hex_attention, mass": (True, lambda: decode(GPU), dict(mass=True)),
-    "hex_attention, 8 bits": (True, lambda: decode(GPU, bits=8), {}),
-    "hex_attention, 5 bits": (False, lambda: decode(GPU, bits=5), {}),
+    "hex_attention, 8 bits": (False, lambda: decode(GPU, bits=8), {}),
+    "hex_attention, 3 bits of 64 channels": (False, lambda: decode(GPU, bits=3), {}),
     "hex_attention, all kept": (False, lambda: decode(GPU, density=1.0), {}),
 }  # fmt: skip
 """Whether a launcher launches, falls back, or (None) has nothing to do; arguments of the call."""

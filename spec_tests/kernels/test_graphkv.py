@@ -70,7 +70,7 @@ def test_long_lists_are_looked_through_in_turns(count, rule):
     home = import_module("optimized.kernels.graphkv.refine")
     with (
         small_blocks(16),
-        patch.multiple(home, LISTED=32, PART=16, PROGRAMS=0),
+        patch.multiple(home, LISTED=32, PART=16),
         patch.object(home, "chunk", lambda _: 16),
     ):
         found = kernels.graphkv_refine(**x)

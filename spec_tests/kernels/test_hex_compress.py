@@ -1,4 +1,4 @@
-"""Kernels pack and restore spans bit for bit as the specification, in both layouts."""
+"""Kernels pack and restore spans bit for bit as the specification does."""
 
 from importlib import import_module
 from typing import Any
@@ -8,12 +8,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 import reference
 from optimized import vector
-from optimized.hex_packed_layout import TILE, PackedCache, Run, tile_entry_starts
-from optimized.vector.hex.compress import hex_mask
 from spec_tests.accuracy import assert_equal
 from spec_tests.kernels.interpreter import ORDERS, programs_in_order, small_blocks
 
@@ -51,43 +48,6 @@ spans = st.builds(
     scales=st.sampled_from([None, torch.float16, torch.float32]),
     seed=st.integers(0, 2**16),
 )
-tiles = st.builds(
-    span,
-    bits=st.sampled_from([2, 3, 4, 8]),
-    width=st.sampled_from([64, 128]),
-    tokens=st.sampled_from([31, 96, 193]),
-    dtype=st.sampled_from(DTYPES),
-    value_group=st.sampled_from(["token", "head"]),
-    seed=st.integers(0, 2**16),
-)
-
-
-def packed(
-    keys: Tensor, values: Tensor, expander: Tensor, dynamic: Tensor, bits: int, value_group: str,
-    scales: torch.dtype | None,
-) -> Run:  # fmt: skip
-    """Compress a span as `hex_compress` does, in the layout of the kernels."""
-    heads, tokens, width = keys.shape[-3:]
-    rows = keys.shape[:-3].numel()
-    keys, values = (x.reshape(rows, heads, tokens, width) for x in (keys, values))
-    dynamic = dynamic.reshape(rows, tokens)
-    span = keys, values, expander, dynamic, bits, value_group, scales
-    codes: list[Any] = [x[None] for x in home.coded_span(*span, tiled=True)]
-    codes[0], codes[3] = (x.unflatten(-1, (-(-tokens // TILE), -1)) for x in codes[::3])
-    kept = hex_mask(expander, dynamic, heads)
-    kept_keys, kept_values = keys[kept], values[kept]
-    static = expander.view(tokens, heads, width).sum(-1).T
-    begins = tile_entry_starts(dynamic[None], static, width)
-    kept_rest = kept_keys, kept_values, (kept_keys.numel(),), dynamic[None].clone(), begins
-    return Run._make((bits, tokens, *codes, *kept_rest, None))
-
-
-def unpacked(run: Run, expander: Tensor) -> tuple[Tensor, Tensor]:
-    """Restore the keys and values of spans in the layout of the kernels."""
-    kept = hex_mask(expander, run.dynamic, run.key_steps.shape[-2])
-    keys, values = home.restored(run[2:8], run.dynamic, run.bits, run.kept_keys.dtype, tiled=True)
-    keys.masked_scatter_(kept, run.kept_keys)
-    return keys, values.masked_scatter_(kept, run.kept_values)
 
 
 @settings(max_examples=8)
@@ -100,28 +60,13 @@ def test_every_bit_is_that_of_the_specification(x, size):
     assert_equal(restored, reference.hex_reconstruct(block, x["expander"]))
 
 
-@settings(max_examples=6)
-@given(tiles)
-def test_every_bit_of_a_tile_lies_where_the_layout_has_it(x):
-    run, block = packed(**x), vector.hex_compress(**x)
-    none = x["keys"][..., :0, :]
-    mass = torch.zeros(2, 0)
-    config = reference.HexConfig(density=0.0)
-    cache = reference.HexCache(config, (block,), none, none, mass, mass, none, none)
-    # the cache has another mask than this span, and so other starts of entries
-    laid = PackedCache.of(cache).runs[0]
-    assert_equal(run, laid._replace(begins=run.begins))
-    restored = [one[0] for one in unpacked(run, x["expander"])]
-    assert_equal(restored, [*vector.hex_reconstruct(block, x["expander"])])
-
-
 @pytest.mark.parametrize("bits", [3, 4])
 def test_programs_in_another_order_write_the_same_bits(bits):
     x = span(bits, 64, value_group="head")
-    found = packed(**x), home.hex_compress(**x)
+    found = home.hex_compress(**x)
     for order in ORDERS.values():
         with programs_in_order(order):
-            assert_equal((packed(**x), home.hex_compress(**x)), found)
+            assert_equal(home.hex_compress(**x), found)
 
 
 @pytest.mark.parametrize("power", [-140, -120, -20, 0, 20, 100])

@@ -14,7 +14,7 @@ from optimized import kernels
 from optimized.bench.launch_recorder import recorded
 from optimized.hex_packed_layout import TILE, PackedCache
 from optimized.kernels.hex._packed_decode import decoded
-from optimized.kernels.hex.attention import CODES, WIDTHS, taken
+from optimized.kernels.hex.attention import taken
 from optimized.vector.hex import decode_step as processor
 from optimized.vector.hex.cache_layout import StackedCache
 from reference._validation.contract import trusted
@@ -32,10 +32,7 @@ def ready(*modes: str) -> Any:
     def laid_out(x: Any) -> bool:
         return x["cache"].config.block == TILE and taken(**x, valid=None)
 
-    bits = CODES if "append" in modes else CODES[2:3]  # one suffices for other modes
-    return wide_cache_inputs(bits=bits, widths=WIDTHS[:1], groups=(1, 4), modes=modes).filter(
-        laid_out
-    )
+    return wide_cache_inputs(bits=(4,), widths=(64,), groups=(1, 4), modes=modes).filter(laid_out)
 
 
 def tokens(x, count, seed):
@@ -88,9 +85,11 @@ def test_a_step_stores_the_logits_that_its_mode_remembers_the_mass_of(mode, data
     x = data.draw(ready(mode))
     with trusted(), recorded() as launches:
         decoded(PackedCache.of(x["cache"]), *tokens(x, 1, 0))
-    stored = [one.arguments for one in launches if "LOGITS" in one.arguments]
-    assert any(one["PLAIN"] and one["MASS"] for one in stored)
-    assert {one["LOGITS"] for one in stored} == {mode != "append"}
+    names = "codes_kernel", "residual_kernel"
+    attending = [one for one in launches if one.kernel.fn.__name__ in names]
+    stores = [one.arguments["logits"] is not None for one in attending]
+    assert stores[-1], "of the residual buffer"
+    assert {*stores[:-1]} == {mode != "append"}
 
 
 @settings(max_examples=4)

@@ -2,6 +2,7 @@
 
 import mmap
 from importlib import import_module
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -10,7 +11,8 @@ from triton.runtime import interpreter
 
 import reference
 from optimized.bench.launch_recorder import recorded
-from optimized.hex_packed_layout import TILE, PackedCache, laid
+from optimized.hex_packed_layout import TILE, PackedCache
+from optimized.vector.hex.packing import pack_bits
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.kernels.interpreter import programs_in_order
 
@@ -91,39 +93,19 @@ def test_moments_are_taken(last, scores):
     assert moments[-1, 1] == half.min()
 
 
-PLACES = dict(SHIELDED=True, SHARED=False, EVEN=True, THREADS=BLOCK // 32, PTX=False)
-
-
-def test_halves_are_selected(last, scores):
-    """It checks the counts of digits, the bits set aside, and the mask, cut among equal scores."""
-    kept, bits, tiles = sparse(torch.uint8), scores.view(torch.int16), LAST + 1
-    protected, aside = sparse(torch.uint8), sparse(torch.int32, LENGTH // 32)
-    protected[-1] = 1
-    counts = torch.zeros(1, 3, select.MOST, dtype=torch.int64)
-    last(select.tally_kernel, bits, protected, aside, counts, counts, counts, LENGTH, 0, tiles, 1,
-         STEP=0, SHIFT=11, BITS=5, BEFORE=0, LAST=False, MOST=select.MOST, **PLACES)  # fmt: skip
-    digits = (bits[-BLOCK:-1].int() + 2**15) >> 11
-    expected = digits.bincount(minlength=select.MOST)
-    expected[31] += 1
-    assert_equal(counts[0, 0], expected)
-    middle = int(scores[-BLOCK:-1].argsort()[BLOCK // 2])
-    cut = torch.tensor([[int(bits[middle - BLOCK]) + 2**15, LAST, 1]])
-    last(select.fill_kernel, bits, aside, cut, kept, LENGTH, 0, tiles, 1, **PLACES)
-    above = scores[-BLOCK:] > scores[middle - BLOCK]
-    above[[middle, -1]] = True
-    assert_equal(kept[-BLOCK:].bool(), above)
-
-
-def test_wider_entries_are_selected(last):
+@pytest.mark.parametrize(("dtype", "digit"), [(torch.bfloat16, 5), (torch.float32, 8)])
+def test_entries_are_selected(last, dtype, digit):
     """It checks the keys, their counts and the mask, cut among equal scores."""
-    scores = sparse(torch.float32)
+    scores, width = sparse(dtype), 8 * dtype.itemsize
     scores[-BLOCK:] = torch.rand(BLOCK, generator=torch.Generator().manual_seed(0))
-    keys, kept, bits = sparse(torch.int32), sparse(torch.bool), scores.view(torch.int32)
+    integer = select.INTEGERS[dtype]
+    keys, kept, bits = sparse(integer), sparse(torch.bool), scores.view(integer)
     counts = torch.zeros(1, 3, select.MOST, dtype=torch.int64)
     tiles = LAST + 1
     last(select.key_kernel, bits, bits, keys, counts, LENGTH, 1, tiles, 1,
-         SHIFT=24, BITS=8, MOST=select.MOST, SHIELDED=False, EVEN=True)  # fmt: skip
-    unsigned = keys[-BLOCK:].long() & 0xFFFFFFFF
+         SHIFT=width - digit, BITS=digit, MOST=select.MOST, SHIELDED=False,
+         EVEN=True)  # fmt: skip
+    unsigned = keys[-BLOCK:].long() & (2**width - 1)
     assert counts.sum() == BLOCK
     assert_equal(unsigned.argsort(stable=True), scores[-BLOCK:].argsort(stable=True))
     middle = int(scores[-BLOCK:].argsort()[BLOCK // 2])
@@ -163,15 +145,21 @@ def at_the_end(part, size):
     return made
 
 
-def as_last_of(rows, launch, *still):
+def as_last_of(rows: int, launch: Any, *still: str) -> dict[str, Any]:
     """Return the arguments of a launch for one row, moved to the last of many rows.
 
     Tensors named in `still` are common to all rows and stay as they are.
     """
-    for name, x in launch.arguments.items():
+
+    def moved(name: str, x: Any) -> Any:
+        if hasattr(x, "_fields"):
+            fields = zip(x._fields, x, strict=True)
+            return x._make(moved(field, one) for field, one in fields)
         if isinstance(x, torch.Tensor) and x.numel() and name not in still:
-            launch.arguments[name] = at_the_end(x, (rows - 1) * x.numel())
-    return launch.arguments
+            return at_the_end(x, (rows - 1) * x.numel())
+        return x
+
+    return {name: moved(name, x) for name, x in launch.arguments.items()}
 
 
 @pytest.mark.parametrize("given", [False, True], ids=("sums to be found", "sums given"))
@@ -240,11 +228,14 @@ def test_codes_of_the_last_row_are_attended(last):
     query, rows = queries[..., -1:, :], LENGTH // (3 * width * bits) + 1
     with recorded() as launches:
         decode.attended(query, PackedCache.of(cache))
-    alike = [name for name in launches[0].arguments if name.endswith("_of")]
-    given = as_last_of(rows, launches[0], "kept_keys", "kept_values", *alike)
-    given |= {name: at_the_end(given[name], LENGTH) for name in ("kept_keys", "kept_values")}
-    given["firsts"][-1] += LENGTH
-    last(launches[0].kernel, place=rows - 1, **given | dict(rows=rows))
+    kept = "kept_keys", "kept_values"
+    alike = "counts", "tokens", "channels", "columns", "places"
+    given = as_last_of(rows, launches[0], *kept, *alike)
+    entries = given["entries"]
+    entries = entries._replace(**{x: at_the_end(getattr(entries, x), LENGTH) for x in kept})
+    entries.firsts[-1] += LENGTH
+    given |= dict(entries=entries, size=given["size"]._replace(rows=rows))
+    last(launches[0].kernel, place=rows - 1, **given)
     expected = reference.hex_attention(query, cache).output
     assert_close(given["found"][-width:].half(), expected.flatten())
 
@@ -253,7 +244,7 @@ def test_edges_are_made_twice_and_a_neighbour_listed(last, scores):
     width, subtile = 16, 8
     tokens, ends, blocks = LENGTH // width, BLOCK // width, LENGTH // width // BLOCK
     chosen, counts = torch.tensor([tokens - ends]), (tokens, 1, 1)
-    shape = dict(WIDTH=width, CHANNELS=width, BARRED=False, CLAMPED=False, WIDE=True)
+    shape = dict(WIDTH=width, CHANNELS=width, CLAMPED=False, WIDE=True)
     shape |= dict(SOURCES=16, SUBTILE=subtile)
     copy, reach = torch.zeros(1, width).bfloat16(), torch.zeros(1)
     last(graphkv.sources_kernel, scores, chosen, copy, reach, *counts,
@@ -264,8 +255,8 @@ def test_edges_are_made_twice_and_a_neighbour_listed(last, scores):
 
     lengths = sparse(torch.float32, tokens)
     maxima, highest = sparse(torch.float32, tokens // subtile), torch.zeros(blocks)
-    graph = scores, copy, reach, chosen, chosen, lengths, maxima, highest
-    last(graphkv.maxima_kernel, *graph, *counts, place=blocks - 1, **shape)
+    graph = graphkv.Graphs(scores, copy, reach, chosen, None, lengths, maxima, highest, *counts)
+    last(graphkv.maxima_kernel, graph, place=blocks - 1, **shape)
     assert_equal(lengths[-BLOCK:-ends], torch.ones(BLOCK - ends))
     torch.testing.assert_close(lengths[-ends:], vectors.norm(dim=-1))
     cosines = torch.cosine_similarity(vectors[:1], vectors[1:])
@@ -275,33 +266,32 @@ def test_edges_are_made_twice_and_a_neighbour_listed(last, scores):
 
     tile, picked, reached = torch.zeros(3, 1, dtype=torch.int32)
     exact, edge = torch.zeros(subtile), torch.zeros(1)
-    last(graphkv.neighbours_kernel, *graph, torch.ones(1, dtype=torch.int64),
-         tile, picked, exact, reached, edge, *counts, blocks, 1, 1, 1, place=0, PART=BLOCK,
-         EACH=BLOCK // subtile, FIRST=1 << 20, SECOND=16, THIRD=16, **shape)  # fmt: skip
+    last(graphkv.neighbours_kernel, graph, torch.ones(1, dtype=torch.int64),
+         tile, picked, exact, reached, edge, blocks, 1, 1, 1, place=0, PART=BLOCK,
+         EACH=BLOCK // subtile, CHUNK=1 << 20, **shape)  # fmt: skip
     assert reached.item() == tokens - ends + 1 + int(cosines.argmax())
     torch.testing.assert_close(edge, cosines.max()[None])
 
 
 def test_codes_are_written(last):
     """Steps are 1 and minima 0, so that a code is the number itself, or 0 where it is kept."""
-    width, bits, rows = 64, 4, 32
-    tokens = LENGTH // width // TILE * TILE
-    words = width * bits // 32
+    width, bits, strip = 64, 4, 32
+    tokens = LENGTH // width // strip * strip
+    count = tokens * bits // 32
     keys, values, static = sparse(torch.float16), sparse(torch.float16), sparse(torch.bool)
-    codes = torch.arange(TILE * width, dtype=torch.uint8).view(1, TILE, width) % 16
+    codes = torch.arange(strip * width, dtype=torch.uint8).view(strip, width) % 16
     for x in (keys, values):
-        x[(tokens - TILE) * width : tokens * width] = codes.flatten()
+        x[(tokens - strip) * width : tokens * width] = codes.flatten()
     static[tokens * width - 1] = True
-    codes[0, -1, -1] = 0
+    codes[-1, -1] = 0
     dynamic = torch.zeros(tokens, dtype=torch.bool)
-    prepared = torch.tensor([0.0, -1, 1, 1]).repeat_interleave(width)
-    laid_out = sparse(torch.int32, 2 * tokens * words).view(2, -1)
+    of_keys = torch.tensor([1.0, 0]).half()[:, None].repeat(1, width)
+    words = sparse(torch.int32, 2 * width * count).view(2, width, count)
     scales = torch.zeros(2, tokens, dtype=torch.float16)
-    parts = tokens // 2 // rows
-    last(compress.codes_kernel, keys, values, static, dynamic, prepared, *laid_out, *scales, tokens,
-         1, laid_out.shape[1], parts, width, place=parts - 1, PER=1, HEADS=1, ROWS=rows, GROUP=16,
-         BITS=bits, WIDTH=width, TILED=True, FUSED=False)  # fmt: skip
-    written = slice(-2 * rows * words, None)
-    for one, kind in zip(laid_out, ("keys", "values"), strict=True):
-        assert_equal(one[written], laid(codes, bits, kind).flatten()[written])
-    assert_equal(scales[:, -2 * rows :], torch.tensor([1.0, 0]).half()[:, None].expand(2, 2 * rows))
+    strips = tokens // strip
+    last(compress.codes_kernel, keys, values, static, dynamic, *of_keys, *words, *scales, tokens,
+         1, count, strips, place=strips - 1, PER=1, HEADS=1, GROUP=16, BITS=bits,
+         WIDTH=width)  # fmt: skip
+    for one in words:
+        assert_equal(one[:, -strip * bits // 32 :], pack_bits(codes.mT.contiguous(), bits))
+    assert_equal(scales[:, -strip:], torch.tensor([1.0, 0]).half()[:, None].expand(2, strip))

@@ -11,13 +11,11 @@ Counts are integers, no two programs write to one place, and sources are applied
 the order of programs does not change a result.
 
 The launcher falls back to PyTorch for float64, which has no fast matrix products, and for vectors
-without a channel. Where m is an eighth of the tokens or more, every sub-tile may hold a neighbour,
-so all edges are stored.
+without a channel.
 """
 
-from fractions import Fraction
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -40,8 +38,23 @@ ALONE = 16  # sources of that product, of which only one is used
 CHUNK = 4096  # numbers that a program ranks at a time
 LISTED = 1024  # neighbours that a program scans at a time
 HITS = 16  # neighbours that it applies at a time
-PROGRAMS = 128  # a grid with fewer uses tiles of half the size
 HALVES = (torch.bfloat16, torch.float16)
+
+
+class Graphs(NamedTuple):
+    """The vectors of graphs, and what the kernels find of them one after another."""
+
+    vectors: Tensor
+    copies: Tensor  # of the vectors of sources
+    reaches: Tensor  # lengths of these copies
+    chosen: Tensor
+    barred: Tensor | None
+    lengths: Tensor
+    maxima: Tensor
+    highest: Tensor
+    tokens: int
+    rows: int  # sources of a graph
+    heads: int
 
 
 @triton.jit
@@ -124,11 +137,8 @@ def clamped(edge, CLAMPED: tl.constexpr):
 
 @triton.jit
 def maxima_kernel(
-    vectors, copies, reaches, chosen, barred, lengths, maxima, highest,
-    tokens, rows, heads,
-    BARRED: tl.constexpr, CLAMPED: tl.constexpr, WIDE: tl.constexpr,
-    WIDTH: tl.constexpr, CHANNELS: tl.constexpr, SOURCES: tl.constexpr,
-    BLOCK: tl.constexpr, SUBTILE: tl.constexpr,
+    graphs, CLAMPED: tl.constexpr, WIDE: tl.constexpr, WIDTH: tl.constexpr,
+    CHANNELS: tl.constexpr, SOURCES: tl.constexpr, BLOCK: tl.constexpr, SUBTILE: tl.constexpr,
 ):  # fmt: skip
     """Write the strongest edge of every sub-tile of a tile and of the tile; write token lengths.
 
@@ -136,6 +146,7 @@ def maxima_kernel(
     itself.
     """
     EACH: tl.constexpr = BLOCK // SUBTILE
+    tokens, rows, heads = graphs.tokens, graphs.rows, graphs.heads
     across, blocks = tl.cdiv(rows, SOURCES), tl.cdiv(tokens, BLOCK)
     # neighbouring programs share tokens
     graph = (tl.program_id(0) // across // blocks).to(tl.int64)
@@ -150,30 +161,30 @@ def maxima_kernel(
     row = graph * rows + source
     copied = tl.minimum(tl.arange(0, SOURCES), rows - 1 - source) * heads
     start = (graph * heads * tokens + first) * WIDTH
-    copies += row * heads * WIDTH
+    copies = graphs.copies + row * heads * WIDTH
     inner, squares = products(
-        vectors, copies, start, at, copied, tokens, heads,
+        graphs.vectors, copies, start, at, copied, tokens, heads,
         True, False, WIDE, WIDTH, CHANNELS,
     )  # fmt: skip
     length = tl.sqrt_rn(tl.sum(squares, 1))
     length = tl.where(length > 0, length, 1.0)
     here = graph * tokens + first + t
-    tl.store(lengths + here, length, mask=inside & (source == 0))
+    tl.store(graphs.lengths + here, length, mask=inside & (source == 0))
     candidate = inside
-    if BARRED:
-        candidate &= tl.load(barred + here, mask=inside, other=1) == 0
-    reach = tl.load(reaches + graph * rows + s, mask=present, other=1.0)
-    itself = (tl.load(chosen + graph * rows + s, mask=present, other=-1) - first).to(tl.int32)
+    if graphs.barred is not None:
+        candidate &= tl.load(graphs.barred + here, mask=inside, other=1) == 0
+    reach = tl.load(graphs.reaches + graph * rows + s, mask=present, other=1.0)
+    itself = (tl.load(graphs.chosen + graph * rows + s, mask=present, other=-1) - first).to(
+        tl.int32
+    )
     edge = tl.div_rn(inner, reach[:, None] * length[None, :])
     candidate = candidate[None, :] & (t[None, :] != itself[:, None])
     edge = tl.where(candidate, edge, -float("inf"))
-    if SUBTILE > 1:
-        edge = tl.max(tl.reshape(edge, (SOURCES, EACH, SUBTILE)), 2)
-    edge = clamped(edge, CLAMPED)
+    edge = clamped(tl.max(tl.reshape(edge, (SOURCES, EACH, SUBTILE)), 2), CLAMPED)
     here = (graph * rows + s) * blocks + block
     e = tl.arange(0, EACH)
-    tl.store(maxima + here[:, None] * EACH + e[None, :], edge, mask=present[:, None])
-    tl.store(highest + here, tl.max(edge, 1), mask=present)
+    tl.store(graphs.maxima + here[:, None] * EACH + e[None, :], edge, mask=present[:, None])
+    tl.store(graphs.highest + here, tl.max(edge, 1), mask=present)
 
 
 @triton.jit
@@ -237,67 +248,60 @@ def list_best(
 
 @triton.jit
 def neighbours_kernel(
-    vectors, copies, reaches, chosen, barred, lengths, maxima, highest,
-    acting, tiles, picked, exact, reached, weights,
-    tokens, rows, heads, blocks, best_tiles, best, count,
-    BARRED: tl.constexpr, CLAMPED: tl.constexpr, WIDE: tl.constexpr,
-    WIDTH: tl.constexpr, CHANNELS: tl.constexpr, SOURCES: tl.constexpr,
-    PART: tl.constexpr, EACH: tl.constexpr, SUBTILE: tl.constexpr,
-    FIRST: tl.constexpr, SECOND: tl.constexpr, THIRD: tl.constexpr,
+    graphs, acting, tiles, picked, exact, reached, weights, blocks, best_tiles, best, count,
+    CLAMPED: tl.constexpr, WIDE: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr,
+    SOURCES: tl.constexpr, PART: tl.constexpr, EACH: tl.constexpr, SUBTILE: tl.constexpr,
+    CHUNK: tl.constexpr,
 ):  # fmt: skip
     """Write the neighbours of a source in the order of tokens, -1 for none, and their edges.
 
     A tile or sub-tile that is dropped cannot hold a neighbour: every listed one has an edge at
     least as strong as its strongest, and precedes it where they are equal.
     """
+    tokens, rows, heads = graphs.tokens, graphs.rows, graphs.heads
     row = tl.program_id(0).to(tl.int64)
     graph, own = row // rows, (row % rows).to(tl.int32)
     tiles += row * best_tiles
-    maxima += row * blocks * EACH
+    maxima = graphs.maxima + row * blocks * EACH
     reached += row * count
-    list_best(highest + row * blocks, tiles, blocks, best_tiles, tiles, 1, FIRST)
-    if SUBTILE == 1:
-        list_best(maxima, tiles, best_tiles * EACH, count, reached, EACH, SECOND)
-        exact = maxima
-    else:
-        picked += row * best
-        exact += row * best * SUBTILE
-        list_best(maxima, tiles, best_tiles * EACH, best, picked, EACH, SECOND)
-        source = own // SOURCES * SOURCES
-        copies += (graph * rows + source) * heads * WIDTH
-        copied = tl.minimum(tl.arange(0, SOURCES), rows - 1 - source) * heads
-        mine = (source + tl.arange(0, SOURCES) == own)[None, :]
-        reach = tl.load(reaches + row)
-        itself = tl.load(chosen + row)
-        start = graph * heads * tokens * WIDTH
-        for first in range(0, best * SUBTILE, PART):
-            i = first + tl.arange(0, PART)
-            there = i < best * SUBTILE
-            t = tl.load(picked + i // SUBTILE, mask=there, other=0).to(tl.int64) * SUBTILE
-            t += i % SUBTILE
-            inside = t < tokens
-            at = tl.minimum(t, tokens - 1)
-            length = tl.load(lengths + graph * tokens + at)
-            inner, _ = products(
-                vectors, copies, start, at, copied, tokens, heads,
-                False, True, WIDE, WIDTH, CHANNELS,
-            )  # fmt: skip
-            inner = tl.sum(tl.where(mine, inner, 0.0), 1)
-            candidate = inside & (t != itself)
-            if BARRED:
-                candidate &= tl.load(barred + graph * tokens + at) == 0
-            edge = tl.where(candidate, tl.div_rn(inner, reach * length), -float("inf"))
-            tl.store(exact + i, clamped(edge, CLAMPED), mask=there)
-        tl.debug_barrier()
-        list_best(exact, picked, best * SUBTILE, count, reached, 1, THIRD)
-    # a row beyond the number of sources of its graph reaches nothing
+    list_best(graphs.highest + row * blocks, tiles, blocks, best_tiles, tiles, 1, CHUNK)
+    picked += row * best
+    exact += row * best * SUBTILE
+    list_best(maxima, tiles, best_tiles * EACH, best, picked, EACH, CHUNK)
+    source = own // SOURCES * SOURCES
+    copies = graphs.copies + (graph * rows + source) * heads * WIDTH
+    copied = tl.minimum(tl.arange(0, SOURCES), rows - 1 - source) * heads
+    mine = (source + tl.arange(0, SOURCES) == own)[None, :]
+    reach = tl.load(graphs.reaches + row)
+    itself = tl.load(graphs.chosen + row)
+    start = graph * heads * tokens * WIDTH
+    for first in range(0, best * SUBTILE, PART):
+        i = first + tl.arange(0, PART)
+        there = i < best * SUBTILE
+        t = tl.load(picked + i // SUBTILE, mask=there, other=0).to(tl.int64) * SUBTILE
+        t += i % SUBTILE
+        inside = t < tokens
+        at = tl.minimum(t, tokens - 1)
+        length = tl.load(graphs.lengths + graph * tokens + at)
+        inner, _ = products(
+            graphs.vectors, copies, start, at, copied, tokens, heads,
+            False, True, WIDE, WIDTH, CHANNELS,
+        )  # fmt: skip
+        inner = tl.sum(tl.where(mine, inner, 0.0), 1)
+        candidate = inside & (t != itself)
+        if graphs.barred is not None:
+            candidate &= tl.load(graphs.barred + graph * tokens + at) == 0
+        edge = tl.where(candidate, tl.div_rn(inner, reach * length), -float("inf"))
+        tl.store(exact + i, clamped(edge, CLAMPED), mask=there)
+    tl.debug_barrier()
+    list_best(exact, picked, best * SUBTILE, count, reached, 1, CHUNK)
+    # a row beyond the number of sources of its graph graphs.reaches nothing
     acts = own < tl.load(acting + graph)
     for first in range(0, count, PART):
         n = first + tl.arange(0, PART)
         i = tl.load(reached + n, mask=n < count, other=0)
         edge = tl.load(exact + i, mask=n < count, other=0.0)
-        if SUBTILE > 1:
-            i = tl.load(picked + i // SUBTILE, mask=n < count, other=0) * SUBTILE + i % SUBTILE
+        i = tl.load(picked + i // SUBTILE, mask=n < count, other=0) * SUBTILE + i % SUBTILE
         tl.store(weights + row * count + n, edge, mask=n < count)
         i = tl.where(acts & (edge > -float("inf")), i, -1)
         # several threads hold the same place; all must have read it
@@ -439,10 +443,6 @@ def graphkv_refine(
 
 def shares(keep: int, fraction: float, taken: Tensor) -> Tensor:
     """Return the number of sources of graphs whose windows take so many tokens."""
-    part = Fraction(str(fraction))
-    if max(part.numerator * keep, part.denominator) < 2**63:
-        left = (keep - taken).clamp(min=0)
-        return (left * part.numerator // part.denominator).clamp(min=1)
     table = [source_count(keep, fraction, window) for window in range(keep + 1)]
     return torch.tensor(table, device=taken.device)[taken.clamp(max=keep)]
 
@@ -463,7 +463,6 @@ def send_signal(
     tokens, rows, width = scores.shape[-1], chosen.shape[-1], end.shape[-1]
     graphs = scores.numel() // tokens
     heads = end.numel() // (graphs * tokens * width)
-    barred = None if barred is None else barred.contiguous()
     wide = start.dtype != end.dtype or end.dtype not in HALVES or triton.knobs.runtime.interpret
     # with fewer rows, another instruction would multiply than for recomputed edges
     least, most = SOURCES[wide]
@@ -478,34 +477,30 @@ def send_signal(
     )  # fmt: skip
 
     across = triton.cdiv(rows, sources)
-    few = graphs * triton.cdiv(tokens, BLOCK) * across < PROGRAMS
     subtile = min(SUBTILE, max(BLOCK // 4, 1))
-    subtile = 1 if count * subtile >= tokens else subtile
-    block = max(BLOCK // 2, 1) if few or subtile == 1 else BLOCK
-    blocks, each = triton.cdiv(tokens, block), block // subtile
+    blocks, each = triton.cdiv(tokens, BLOCK), BLOCK // subtile
     lengths = scores.new_empty((graphs, tokens))
     highest = scores.new_empty((graphs, rows, blocks))
     maxima = scores.new_empty((graphs, rows, blocks * each))
-    graph = (end, copies, reaches, chosen, chosen if barred is None else barred)
-    graph += (lengths, maxima, highest)
-    tile = dict(BARRED=barred is not None, CLAMPED=clamp, WIDE=wide)
-    tile |= dict(WIDTH=width, CHANNELS=channels, SUBTILE=subtile)
-    maxima_kernel[(graphs * blocks * across,)](
-        *graph, tokens, rows, heads,
-        SOURCES=sources, BLOCK=block, num_warps=4 if few and subtile > 1 else 8, **tile,
+    graph = Graphs(
+        end, copies, reaches, chosen, None if barred is None else barred.contiguous(),
+        lengths, maxima, highest, tokens, rows, heads,
     )  # fmt: skip
+    tile = dict(CLAMPED=clamp, WIDE=wide, WIDTH=width, CHANNELS=channels, SUBTILE=subtile)
+    maxima_kernel[(graphs * blocks * across,)](
+        graph, SOURCES=sources, BLOCK=BLOCK, num_warps=8, **tile
+    )
 
     best_tiles, best = min(count, blocks), min(count, blocks * each)
     tiles = chosen.new_empty((graphs, rows, best_tiles), dtype=torch.int32)
     picked = tiles.new_empty((graphs, rows, best))
-    exact = scores.new_empty((graphs, rows, best * subtile)) if subtile > 1 else maxima
+    exact = scores.new_empty((graphs, rows, best * subtile))
     reached = tiles.new_empty((graphs, rows, count))
     weights = scores.new_empty((graphs, rows, count))
     neighbours_kernel[(graphs * rows,)](
-        *graph, acting, tiles, picked, exact, reached, weights,
-        tokens, rows, heads, blocks, best_tiles, best, count,
-        SOURCES=ALONE, PART=PART, EACH=each, FIRST=chunk(blocks),
-        SECOND=chunk(best_tiles * each), THIRD=chunk(best * subtile), **tile,
+        graph, acting, tiles, picked, exact, reached, weights, blocks, best_tiles, best, count,
+        SOURCES=ALONE, PART=PART, EACH=each,
+        CHUNK=chunk(max(blocks, best_tiles * each, best * subtile)), **tile,
     )  # fmt: skip
 
     span = min(256, max(64, triton.next_power_of_2(graphs * tokens // 512)))

@@ -3,13 +3,14 @@
 A program has some tiles of a key head and up to eight of its query heads, the columns. The steps of
 the keys scale the queries, and their minima add one number a column. The steps and minima of the
 values scale the weights. Programs write partial outputs, which a second kernel merges by their
-largest logits and the logarithms of their sums of exponentials. More programs attend to the
-residual buffer.
+largest logits and the logarithms of their sums of exponentials. Another kernel attends to the
+residual buffer. All else falls back to PyTorch: see `taken`.
 """
 
 # pyright: reportArgumentType=false
 
 from math import e, log2, sqrt
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from optimized import vector
 from optimized._dispatch import gradient_fallback
-from optimized.hex_packed_layout import TILE, PackedCache
+from optimized.hex_packed_layout import TILE, PackedCache, Run
 from optimized.kernels._numerics import rounded, widened
 from optimized.kernels.hex._sparse_entries import (
     ROOM,
@@ -31,14 +32,13 @@ from optimized.kernels.hex._sparse_entries import (
 from optimized.vector.hex.cache_layout import cached_on_tensor, mask_settings
 from reference.hex.attention import HexAttention
 from reference.hex.cache import HexCache
-from reference.hex.compress import HexBlock
+from reference.hex.presets import HexConfig
 
 COLUMNS = 8
 PROGRAMS = 2112  # of one warp: sixteen for each multiprocessor of an H100
-WIDTHS = (64, 128)
-CODES = (2, 3, 4, 8)
-PTX = torch.version.hip is None and not triton.knobs.runtime.interpret
-REGISTERS = dict(maxnreg=255) if PTX else {}
+TAKEN = {(3, 128), (4, 64), (4, 128)}
+"""The bits of codes and the channels of heads that the kernels are made for."""
+REGISTERS = {} if torch.version.hip or triton.knobs.runtime.interpret else dict(maxnreg=255)
 """The most registers a lane may have: by default the assembler allocates fewer, and spills."""
 MERGED = 8 if triton.knobs.runtime.interpret else 64
 """Partial outputs times columns that a program merges at a time, so that loads overlap."""
@@ -50,33 +50,58 @@ LOWEST = tl.constexpr(-3.0e38)
 """The running maximum before the first logit: finite, so that differences to it are numbers."""
 
 
+class Codes(NamedTuple):
+    """The words of keys or of values, and the steps and minima of their groups."""
+
+    words: Tensor
+    steps: Tensor
+    minima: Tensor
+
+
+class Entries(NamedTuple):
+    """The kept entries of a run, the tables of its static mask, and memory of programs."""
+
+    kept_keys: Tensor
+    kept_values: Tensor
+    firsts: Tensor
+    dynamic: Tensor
+    counts: Tensor
+    tokens: Tensor
+    channels: Tensor
+    columns: Tensor
+    places: Tensor
+    scratch: Tensor
+
+
+class Sizes(NamedTuple):
+    """The sizes of a run, and how its tiles are shared out to programs."""
+
+    all_tiles: int  # of all spans of a head
+    share: int  # tiles of a program
+    tiles: int  # of a span
+    length: int  # tokens of a span
+    rows: int
+    heads: int
+    parts: int  # of the query heads of a key head
+    value_heads: int  # 1 if heads share the scales of values
+
+
 @triton.jit
-def halves(words, MASK: tl.constexpr, ONE: tl.constexpr, PTX: tl.constexpr):
+def halves(words, MASK: tl.constexpr, ONE: tl.constexpr):
     """Return the masked codes of the low and the high half of words, joined along the last axis.
 
     In half precision, the bits of 1024 with a code times ONE as low bits are the number 1024 plus
     the code times ONE.
     """
-    if PTX:
-        # one instruction; the compiler would emit two, to save a register for a constant
-        words = tl.inline_asm_elementwise(
-            "lop3.b32 $0, $1, $2, 0x64006400, 0xea;", "=r,r,r", [words, MASK],
-            dtype=tl.int32, is_pure=True, pack=1,
-        )  # fmt: skip
-        low, high = tl.inline_asm_elementwise(
-            "mov.b32 {$0, $1}, $2;", "=h,=h,r", [words],
-            dtype=(tl.float16, tl.float16), is_pure=True, pack=1,
-        )  # fmt: skip
-    else:
-        words = (words & MASK) | 0x64006400
-        low = (words & 0xFFFF).to(tl.uint16).to(tl.float16, bitcast=True)
-        high = ((words >> 16) & 0xFFFF).to(tl.uint16).to(tl.float16, bitcast=True)
+    words = (words & MASK) | 0x64006400
+    low = (words & 0xFFFF).to(tl.uint16).to(tl.float16, bitcast=True)
+    high = ((words >> 16) & 0xFFFF).to(tl.uint16).to(tl.float16, bitcast=True)
     both = tl.join(low, high)
     return tl.reshape(both, (both.shape[0], 2 * both.shape[1])) * (1.0 / ONE) - 1024.0 / ONE
 
 
 @triton.jit
-def masked(words, i, BITS: tl.constexpr, PTX: tl.constexpr):
+def field(words, i: tl.constexpr, BITS: tl.constexpr):
     """Return the i-th codes of each half.
 
     A number of half precision has ten bits of mantissa. Codes in higher bits are shifted into them,
@@ -85,40 +110,37 @@ def masked(words, i, BITS: tl.constexpr, PTX: tl.constexpr):
     FIT: tl.constexpr = 10 // BITS
     ONE: tl.constexpr = 2 ** (BITS * (i % FIT))
     ONES: tl.constexpr = (2**BITS - 1) * 0x00010001
-    return halves(words >> (BITS * (i // FIT * FIT)), ONES * ONE, ONE, PTX)
+    return halves(words >> (BITS * (i // FIT * FIT)), ONES * ONE, ONE)
 
 
 @triton.jit
-def keys_of(words, i: tl.constexpr, BITS: tl.constexpr, PAIRED: tl.constexpr, PTX: tl.constexpr):
-    """Return the i-th codes of keys, `[tokens, channels]`; PAIRED, of two groups interleaved."""
-    if PAIRED:
-        even = masked(words, 2 * i, BITS, PTX)
-        both = tl.join(even, masked(words, 2 * i + 1, BITS, PTX))
-        return tl.reshape(both, (both.shape[0], 2 * both.shape[1]))
+def load_planes(at, BITS: tl.constexpr, WIDTH: tl.constexpr):
+    """Return the words at some places of a tile, from each of its planes."""
+    if BITS == 3:
+        return tl.load(at), tl.load(at + 3 * WIDTH), tl.load(at + 6 * WIDTH)
     else:
-        return masked(words, i, BITS, PTX)
+        return (tl.load(at),)
 
 
 @triton.jit
-def values_of(words, i: tl.constexpr, BITS: tl.constexpr, PAIRED: tl.constexpr, PTX: tl.constexpr):
-    """Return the i-th codes of values, `[channels, tokens]`; PAIRED, of two groups interleaved."""
-    if PAIRED:
-        even = masked(words, 2 * i, BITS, PTX)
-        both = tl.join(even, masked(words, 2 * i + 1, BITS, PTX))
-        both = tl.permute(both, (0, 2, 1))
-        return tl.reshape(both, (2 * both.shape[0], both.shape[2]))
-    else:
-        return masked(words, i, BITS, PTX)
-
-
-@triton.jit
-def three_bit_codes(planes, u: tl.constexpr, PTX: tl.constexpr):
-    """Return the codes of group u of three bits; the last one lies in spare bits of the planes."""
-    if u < 15:
-        return masked(planes[u // 5], u % 5, 3, PTX)
+def codes_of(planes, u: tl.constexpr, BITS: tl.constexpr):
+    """Return the codes of group u; of three bits, the last one lies in spare bits of the planes."""
+    if BITS != 3:
+        return field(planes[0], u, BITS)
+    elif u < 15:
+        return field(planes[u // 5], u % 5, 3)
     else:
         words = (planes[0] >> 15 & 0x00010001) | (planes[1] >> 14 & 0x00020002)
-        return halves(words | (planes[2] >> 13 & 0x00040004), 0x00070007, 1, PTX)
+        return halves(words | (planes[2] >> 13 & 0x00040004), 0x00070007, 1)
+
+
+@triton.jit
+def tokens_of(part: tl.constexpr, BITS: tl.constexpr):
+    """Return the tokens of a part of a tile; of three bits, two parts share words."""
+    if BITS == 3:
+        return part % 2 * 48 + part // 2 * 16 + tl.arange(0, 16)
+    else:
+        return part * 32 + tl.arange(0, 32)
 
 
 @triton.jit
@@ -143,14 +165,6 @@ def split_float(x):
 
 
 @triton.jit
-def multiplied(codes, factors, sums):
-    """Return `sums` plus the product of codes with the sum of `factors`, of half precision."""
-    for i in tl.static_range(len(factors)):
-        sums = tl.dot(codes, factors[i], sums)
-    return sums
-
-
-@triton.jit
 def full_tiles(value, COUNT: tl.constexpr, ROWS: tl.constexpr, C: tl.constexpr):
     """Return COUNT tiles filled with one number."""
     tiles = ()
@@ -160,143 +174,123 @@ def full_tiles(value, COUNT: tl.constexpr, ROWS: tl.constexpr, C: tl.constexpr):
 
 
 @triton.jit
-def token_of(part, BITS: tl.constexpr, WIDTH: tl.constexpr):
-    """Return the tokens of a part of a tile, and the mask of those that exist."""
-    if BITS == 3:
-        SEVERAL: tl.constexpr = 256 // WIDTH
-        ROWS: tl.constexpr = 3 * WIDTH // 8
-        row = part // SEVERAL * 16 + tl.arange(0, 16)
-        return part % SEVERAL * ROWS + row, row < ROWS
-    else:
-        token = part * 32 + tl.arange(0, 32)
-        return token, token < 96
-
-
-@triton.jit
-def weighed(rows, factors, sums, PTX: tl.constexpr):
-    """Return `sums` plus the product of rows with factors of float32, by tensor cores if any."""
-    if rows.dtype == tl.float16:
-        return multiplied(rows, split_float(factors), sums)
-    elif PTX:
-        # a sum of three bfloat16 is one float32; the interpreter cannot multiply bfloat16
-        for i in tl.static_range(1 if rows.dtype == tl.bfloat16 else 3):
-            row, rest = rows.to(tl.bfloat16), factors
-            for _ in tl.static_range(3 - i):
-                near = rest.to(tl.bfloat16)
-                sums = tl.dot(row, near, sums)
-                rest -= near.to(tl.float32)
-            if rows.dtype == tl.float32:
-                rows -= row.to(tl.float32)
-        return sums
-    else:
-        return tl.dot(widened(rows), factors, sums, input_precision="ieee")
-
-
-@triton.jit
-def attend_residual(
-    query, scale, keys, values, logits, out, norm, first, tokens, stride,
-    WIDTH: tl.constexpr, C: tl.constexpr, HELD: tl.constexpr, LOGITS: tl.constexpr,
-    PTX: tl.constexpr,
+def scaled_queries(
+    query, steps, minima, WIDTH: tl.constexpr, GROUP: tl.constexpr, C: tl.constexpr,
+    HELD: tl.constexpr,
 ):  # fmt: skip
-    """Write the attention to 16 tokens from `first` in every `stride` of the residual buffer."""
-    SLICES: tl.constexpr = WIDTH // 32  # of channels, so that registers suffice
-    HALF: tl.constexpr = keys.dtype.element_ty == tl.float16
-    ASKED: tl.constexpr = UNIT if HALF else 1.0
-    g, t, c = tl.arange(0, C), tl.arange(0, 16), tl.arange(0, 32)
-    real = (g < HELD)[None, :]
-    scale *= 1.0 / ASKED
-    largest = tl.full([C], LOWEST, tl.float32)
-    total = tl.zeros([C], tl.float32)
-    o = full_tiles(0.0, SLICES, 32, C)
-    for start in tl.range(first, tokens, stride, num_stages=1):
-        there = start + t < tokens
-        at = (start + t) * WIDTH
-        s = tl.zeros([16, C], tl.float32)
-        for i in tl.static_range(SLICES):
-            channel = i * 32 + c
-            k = keys + at[:, None] + channel[None, :]
-            q = query + channel[:, None] * HELD + g[None, :]
-            k = tl.load(k, mask=there[:, None], other=0.0)
-            s = weighed(k, tl.load(q, mask=real, other=0.0) * ASKED, s, PTX)
-        s = tl.where(there[:, None], s * scale[None, :], -float("inf"))
-        if LOGITS:
-            here = logits + (start + t)[:, None] * HELD + g[None, :]
-            tl.store(here, s, mask=there[:, None] & real)
-        higher = tl.maximum(largest, tl.max(s, 0))
-        fade = tl.exp2(largest - higher)
-        largest = higher
-        p = tl.exp2(s - largest[None, :])
-        total = total * fade + tl.sum(p, 0)
-        p *= ASKED
+    """Return queries times steps, as pairs of halves, their scale, and what the minima add.
+
+    Each column is scaled by a power of two, which is exact. The scale is an exponent in the bits of
+    a float.
+    """
+    c, h = tl.arange(0, GROUP), tl.arange(0, HELD)
+    below, most = tl.zeros([GROUP, HELD], tl.float32), tl.zeros([GROUP, HELD], tl.float32)
+    asked = ()
+    for i in tl.static_range(WIDTH // GROUP):
+        at = i * GROUP + c
+        q = tl.load(query + at[:, None] * HELD + h[None, :])
+        below += q * widened(tl.load(minima + at))[:, None]
+        q *= widened(tl.load(steps + at))[:, None]
+        most = tl.maximum(most, tl.abs(q))
+        asked += (q,)
+    most = tl.max(most, 0)
+    top = tl.where(most > 0, most, 1.0).to(tl.int32, bitcast=True) & 0x7F800000
+    fit = (0x7F000000 - top + ASKED).to(tl.float32, bitcast=True)
+    pairs = ()
+    for i in tl.static_range(WIDTH // GROUP):
+        near, rest = split_float(asked[i] * fit[None, :])
+        pairs += (spread(near, C), spread(rest, C))
+    return pairs, spread(top, C), spread(tl.sum(below, 0), C)
+
+
+@triton.jit
+def tile_logits(
+    words, asked, bias, top, BITS: tl.constexpr, WIDTH: tl.constexpr, GROUP: tl.constexpr,
+    C: tl.constexpr, HELD: tl.constexpr,
+):  # fmt: skip
+    """Return the products of scaled queries with the keys of a tile, part by part."""
+    ROWS: tl.constexpr = 16 if BITS == 3 else 32
+    EVERY: tl.constexpr = 2 if BITS == 3 else 1  # parts that share words
+    GROUPS: tl.constexpr = WIDTH // GROUP
+    g, t, j = tl.arange(0, C), tl.arange(0, ROWS), tl.arange(0, GROUP // 2)
+    found = ()
+    for part in tl.static_range(96 // ROWS):
+        if part % EVERY == 0:
+            row = part // EVERY * ROWS + t
+            planes = load_planes(words + row[:, None] * (GROUP // 2) + j[None, :], BITS, WIDTH)
+        if bias is not None:
+            # the accumulator starts from the bias, so that it has the layout of products
+            at = bias + tokens_of(part, BITS)[:, None] * HELD + g[None, :]
+            x = tl.load(at, mask=(g < HELD)[None, :], other=0.0)
+            x *= (0x7F000000 - top + ASKED).to(tl.float32, bitcast=True)[None, :]
+        else:
+            x = tl.zeros([ROWS, C], tl.float32)
+        for i in tl.static_range(GROUPS):
+            codes = codes_of(planes, part % EVERY * GROUPS + i, BITS)
+            x = tl.dot(codes, asked[2 * i + 1], tl.dot(codes, asked[2 * i], x))
+        found += (x,)
+    return found
+
+
+@triton.jit
+def add_values_of_codes(
+    o, minima, weights, words, steps, lows, left, inverse, BITS: tl.constexpr,
+    WIDTH: tl.constexpr, GROUP: tl.constexpr, PARTIAL: tl.constexpr,
+):  # fmt: skip
+    """Return the sums of codes and of minima of values, after adding those of a tile."""
+    ROWS: tl.constexpr = 16 if BITS == 3 else 32
+    EVERY: tl.constexpr = 2 if BITS == 3 else 1
+    GROUPS: tl.constexpr = WIDTH // GROUP
+    channel, r = tl.arange(0, GROUP), tl.arange(0, ROWS // 2)
+    for part in tl.static_range(96 // ROWS):
+        if part % EVERY == 0:
+            row = part // EVERY * (ROWS // 2) + r
+            planes = load_planes(words + row[None, :] * GROUP + channel[:, None], BITS, WIDTH)
+        token = tokens_of(part, BITS)
+        if PARTIAL:
+            step = widened(tl.load(steps + token, mask=token < left, other=0.0))
+            low = widened(tl.load(lows + token, mask=token < left, other=0.0))
+        else:
+            step, low = widened(tl.load(steps + token)), widened(tl.load(lows + token))
+        minima += tl.sum(weights[part] * low[:, None], 0)
+        near, rest = split_float(weights[part] * (step * inverse)[:, None])
         mixed = ()
-        for i in tl.static_range(SLICES):
-            v = values + at[None, :] + (i * 32 + c)[:, None]
-            v = tl.load(v, mask=there[None, :], other=0.0)
-            mixed += (weighed(v, p, o[i] * fade[None, :], PTX),)
+        for i in tl.static_range(GROUPS):
+            codes = codes_of(planes, part % EVERY * GROUPS + i, BITS)
+            mixed += (tl.dot(codes, rest, tl.dot(codes, near, o[i])),)
         o = mixed
-    share_of = (1.0 / (total * ASKED))[None, :]
-    for i in tl.static_range(SLICES):
-        at = out + (i * 32 + c)[:, None] * HELD + g[None, :]
-        tl.store(at, o[i] * share_of, mask=real)
-    tl.store(norm + g, largest, mask=g < HELD)
-    tl.store(norm + HELD + g, tl.log2(total), mask=g < HELD)
+    return o, minima
 
 
 @triton.jit
 def codes_kernel(
-    query, scales, residual_keys, residual_values, residual_logits, key_words, key_steps,
-    key_minima, value_words, value_steps, value_minima, reach, kept_keys, kept_values,
-    firsts, dynamic, counts_of, tokens_of, channels_of, columns_of, places_of, scratch, logits,
-    found, norms, count, share, tiles, rows, heads, parts, value_heads, length, splits, first,
-    residual, programs,
+    query, scales, keys, values, reach, entries, logits, found, norms, size, splits, first,
     BITS: tl.constexpr, WIDTH: tl.constexpr, C: tl.constexpr, HELD: tl.constexpr,
-    PARTIAL: tl.constexpr, ENTRIES: tl.constexpr, PLAIN: tl.constexpr, LOGITS: tl.constexpr,
-    MASS: tl.constexpr, PTX: tl.constexpr,
+    PARTIAL: tl.constexpr,
 ):  # fmt: skip
-    """Write the attention to some tiles of codes; the last programs take the residual buffer."""
-    THREE: tl.constexpr = BITS == 3
-    FIELD: tl.constexpr = 16 if THREE else WIDTH * BITS // 16  # channels of a group
-    PAIRED: tl.constexpr = FIELD < 16
-    GROUP: tl.constexpr = 16 if PAIRED else FIELD  # channels of a product
+    """Write the attention to some tiles of codes, with the entries that are kept among them."""
+    ROWS: tl.constexpr = 16 if BITS == 3 else 32  # tokens of a part
+    GROUP: tl.constexpr = 16 if BITS == 3 else WIDTH // 4  # channels of a product
+    PARTS: tl.constexpr = 96 // ROWS
     GROUPS: tl.constexpr = WIDTH // GROUP
-    EVERY: tl.constexpr = 256 // WIDTH if THREE else 1  # parts that share words
-    STEPS: tl.constexpr = (3 * WIDTH // 8 + 15) // 16 if THREE else 3
-    PARTS: tl.constexpr = STEPS * EVERY
-    ROWS: tl.constexpr = 16 if THREE else 32  # tokens of a part
-    HOLES: tl.constexpr = THREE and WIDTH < 128  # parts have rows beyond their tile
     pid = tl.program_id(0).to(tl.int64)
-    head = pid // parts  # counted through all rows
-    value_row = head // heads * value_heads + head % heads % value_heads
-    g, c, t = tl.arange(0, C), tl.arange(0, GROUP), tl.arange(0, ROWS)
-    h = tl.arange(0, HELD)
-    place = c // 2 + FIELD * (c % 2) if PAIRED else c  # of a channel in its group or groups
-    j, r = tl.arange(0, FIELD // 2), tl.arange(0, ROWS // 2)
-    all_of_group = tl.arange(0, FIELD)
+    head = pid // size.parts  # counted through all rows
+    value_row = head // size.heads * size.value_heads + head % size.heads % size.value_heads
+    g = tl.arange(0, C)
     real = g < HELD  # other columns are zeros
     query += pid * WIDTH * HELD
     scale = tl.load(scales + pid * HELD + g, mask=real, other=0.0)
+    far = tl.load(reach + value_row)
+    far = tl.where(far > 0, far, 1.0)
     split = tl.program_id(0) * splits + first + tl.program_id(1)
     out = found + split.to(tl.int64) * WIDTH * HELD
-    norm = norms + split.to(tl.int64) * (2 * HELD)
-    if PLAIN:
-        extra = tl.program_id(1) - programs
-        if extra >= 0:
-            behind = head * residual * WIDTH
-            attend_residual(
-                query, scale, residual_keys + behind, residual_values + behind,
-                residual_logits + pid * residual * HELD, out, norm, 16 * extra, residual,
-                16 * (tl.num_programs(1) - programs), WIDTH, C, HELD, MASS, PTX,
-            )  # fmt: skip
-            return
-    far = tl.load(reach + value_row)
-    # so that the inverse is finite
-    far = tl.maximum(tl.where(far > 0, far, 1.0), 2.0**-105)
-    inverse = UNIT / far
-    if ENTRIES:
-        scratch += (pid * programs + tl.program_id(1)) * (128 + (97 + 96) * HELD)
+    bias = None
+    if entries is not None:
+        number = pid * tl.num_programs(1) + tl.program_id(1)
+        scratch = entries.scratch + number * (128 + (97 + 96) * HELD)
         begins = scratch.to(tl.pointer_type(tl.int32), bitcast=True)
         bias = scratch + 128
-        powers = bias + 97 * HELD
+        fades, powers = bias + 96 * HELD, bias + 97 * HELD
         # the contribution of kept values accumulates in the memory of the partial output
         every = tl.arange(0, WIDTH * HELD)
         tl.store(out + every, tl.zeros([WIDTH * HELD], tl.float32))
@@ -304,177 +298,130 @@ def codes_kernel(
     total = tl.zeros([C], tl.float32)
     minima = tl.zeros([C], tl.float32)
     o = full_tiles(0.0, GROUPS, GROUP, C)
-    start = tl.program_id(1) * share
-    for tile in range(start, tl.minimum(start + share, count)):
-        span, within = tile // tiles, tile % tiles
-        group = span.to(tl.int64) * rows * heads + head
-        words = (group * tiles + within) * (3 * WIDTH * BITS)
-        steps = key_steps + group * WIDTH
-        left = length - within * 96
-        if ENTRIES:
-            table = within * heads + head % heads
-            flags = dynamic + (span.to(tl.int64) * rows + head // heads) * length + within * 96
-            write_entry_starts(begins, flags, counts_of + table * 128, left, WIDTH)
+    start = tl.program_id(1) * size.share
+    for tile in range(start, tl.minimum(start + size.share, size.all_tiles)):
+        span, within = tile // size.tiles, tile % size.tiles
+        group = span.to(tl.int64) * size.rows * size.heads + head
+        words = (group * size.tiles + within) * (3 * WIDTH * BITS)
+        key_steps, key_minima = keys.steps + group * WIDTH, keys.minima + group * WIDTH
+        left = size.length - within * 96
+        if entries is not None:
+            table = within * size.heads + head % size.heads
+            row = span.to(tl.int64) * size.rows + head // size.heads
+            flags = entries.dynamic + row * size.length + within * 96
+            write_entry_starts(begins, flags, entries.counts + table * 128, left, WIDTH)
             tl.debug_barrier()
-            entry = tl.load(firsts + group * tiles + within)
+            entry = tl.load(entries.firsts + group * size.tiles + within)
             add_keys(
-                bias, query, kept_keys + entry, key_minima + group * WIDTH, begins,
-                tokens_of + table * (96 * 2), channels_of, WIDTH, HELD,
+                bias, query, entries.kept_keys + entry, key_minima, begins,
+                entries.tokens + table * (96 * 2), entries.channels, WIDTH, HELD,
             )  # fmt: skip
             tl.debug_barrier()
-        # each column is scaled by its largest product of query and step
-        below, most = tl.zeros([GROUP, HELD], tl.float32), tl.zeros([GROUP, HELD], tl.float32)
-        asked = ()
-        for i in tl.static_range(GROUPS):
-            at = i * GROUP + place
-            q = tl.load(query + at[:, None] * HELD + h[None, :])
-            step = widened(tl.load(steps + at))
-            below += q * widened(tl.load(key_minima + group * WIDTH + at))[:, None]
-            q *= step[:, None]
-            most = tl.maximum(most, tl.abs(q))
-            asked += (q,)
-        most = tl.max(most, 0)
-        # so that the inverse is finite
-        most = tl.maximum(tl.where(most > 0, most, 1.0), 2.0**-105)
-        # scaling by a power of two is exact; this is its exponent field in a float
-        top = most.to(tl.int32, bitcast=True) & 0x7F800000
-        fit = (0x7F000000 - top + ASKED).to(tl.float32, bitcast=True)
-        sums = ()
-        for i in tl.static_range(GROUPS):
-            both = split_float(asked[i] * fit[None, :])
-            for n in tl.static_range(len(both)):
-                sums += (spread(both[n], C),)
-        asked = sums
-        below, top = spread(tl.sum(below, 0), C), spread(top, C)
-        s = ()
-        for part in tl.static_range(PARTS):
-            if part % EVERY == 0:
-                row = part // EVERY * ROWS + t
-                at = key_words + words + row[:, None] * (FIELD // 2) + j[None, :]
-                if HOLES:
-                    mine = (row < 3 * WIDTH // 8)[:, None]
-                    keys = (
-                        tl.load(at, mask=mine, other=0),
-                        tl.load(at + 3 * WIDTH, mask=mine, other=0),
-                        tl.load(at + 6 * WIDTH, mask=mine, other=0),
-                    )
-                elif THREE:
-                    keys = tl.load(at), tl.load(at + 3 * WIDTH), tl.load(at + 6 * WIDTH)
-                else:
-                    keys = (tl.load(at),)
-            if ENTRIES:
-                # the accumulator starts from the bias, so that it has the layout of products
-                token, mine = token_of(part, BITS, WIDTH)
-                at = bias + token[:, None] * HELD + g[None, :]
-                mine = mine[:, None] & real[None, :] if HOLES else real[None, :]
-                x = tl.load(at, mask=mine, other=0.0)
-                x *= (0x7F000000 - top + ASKED).to(tl.float32, bitcast=True)[None, :]
-            else:
-                x = tl.zeros([ROWS, C], tl.float32)
-            for i in tl.static_range(GROUPS):
-                if THREE:
-                    codes = three_bit_codes(keys, part % EVERY * GROUPS + i, PTX)
-                else:
-                    codes = keys_of(keys[0], i, BITS, PAIRED, PTX)
-                x = multiplied(codes, asked[2 * i : 2 * i + 2], x)
-            s += (x,)
-        if LOGITS:
-            here = logits + (pid * count + tile) * (96 * HELD)
-        sums = ()
-        if LOGITS:  # loaded again to save registers
+        asked, top, below = scaled_queries(query, key_steps, key_minima, WIDTH, GROUP, C, HELD)
+        s = tile_logits(keys.words + words, asked, bias, top, BITS, WIDTH, GROUP, C, HELD)
+        if logits is not None:  # loaded again to save registers
             scale = tl.load(scales + pid * HELD + g, mask=real, other=0.0)
-        below = below * scale
         worth = (top - ASKED).to(tl.float32, bitcast=True) * scale
+        below *= scale
+        seen, higher = (), largest
         for part in tl.static_range(PARTS):
-            token, mine = token_of(part, BITS, WIDTH)
+            token = tokens_of(part, BITS)
             x = s[part] * worth[None, :] + below[None, :]
-            if PARTIAL or HOLES:
-                x = tl.where((mine & (token < left))[:, None], x, -float("inf"))
-            if LOGITS:
-                at = here + token[:, None] * HELD + g[None, :]
-                tl.store(at, x, mask=mine[:, None] & real[None, :])
-            sums += (x,)
-        s = sums
-        most = s[0]
-        for part in tl.static_range(1, PARTS):
-            most = tl.maximum(most, s[part])
-        higher = tl.maximum(largest, tl.max(most, 0))
+            if PARTIAL:
+                x = tl.where((token < left)[:, None], x, -float("inf"))
+            if logits is not None:
+                here = logits + (pid * size.all_tiles + tile) * (96 * HELD)
+                tl.store(here + token[:, None] * HELD + g[None, :], x, mask=real[None, :])
+            higher = tl.maximum(higher, tl.max(x, 0))
+            seen += (x,)
         fade = tl.exp2(largest - higher)
         largest = higher
-        if ENTRIES:
-            tl.store(bias + 96 * HELD + g, fade, mask=real)
-        sums = ()
-        drawn = tl.zeros([ROWS, C], tl.float32)
-        for part in tl.static_range(PARTS):
-            p = tl.exp2(s[part] - largest[None, :])
-            drawn += p
-            sums += (p,)
-            if ENTRIES:
-                token, mine = token_of(part, BITS, WIDTH)
-                at = powers + token[:, None] * HELD + g[None, :]
-                mine = mine[:, None] & real[None, :] if HOLES else real[None, :]
-                tl.store(at, p, mask=mine)
-        s = sums
-        if ENTRIES:
-            tl.debug_barrier()
-        total = total * fade + tl.sum(drawn, 0)
+        total *= fade
         minima *= fade
-        faded = ()
+        weights, faded = (), ()
+        for part in tl.static_range(PARTS):
+            p = tl.exp2(seen[part] - largest[None, :])
+            total += tl.sum(p, 0)
+            weights += (p,)
+            if entries is not None:
+                at = powers + tokens_of(part, BITS)[:, None] * HELD + g[None, :]
+                tl.store(at, p, mask=real[None, :])
         for i in tl.static_range(GROUPS):
             faded += (o[i] * fade[None, :],)
-        o = faded
-        tokens = (span.to(tl.int64) * rows * value_heads + value_row) * length + within * 96
-        for i in tl.static_range(STEPS):
-            row = i * (ROWS // 2) + r
-            at = value_words + words + row[None, :] * FIELD + all_of_group[:, None]
-            if HOLES:
-                mine = (row < 3 * WIDTH // 16)[None, :]
-                v = (
-                    tl.load(at, mask=mine, other=0),
-                    tl.load(at + 3 * WIDTH, mask=mine, other=0),
-                    tl.load(at + 6 * WIDTH, mask=mine, other=0),
-                )
-            elif THREE:
-                v = tl.load(at), tl.load(at + 3 * WIDTH), tl.load(at + 6 * WIDTH)
-            else:
-                v = (tl.load(at),)
-            for k in tl.static_range(EVERY):
-                token, mine = token_of(i * EVERY + k, BITS, WIDTH)
-                if PARTIAL or HOLES:
-                    mine &= token < left
-                    step = tl.load(value_steps + tokens + token, mask=mine, other=0.0)
-                    low = tl.load(value_minima + tokens + token, mask=mine, other=0.0)
-                else:
-                    step = tl.load(value_steps + tokens + token)
-                    low = tl.load(value_minima + tokens + token)
-                step = widened(step)
-                p = s[i * EVERY + k]
-                minima += tl.sum(p * widened(low)[:, None], 0)
-                p = p * (step * inverse)[:, None]
-                mixed = ()
-                for n in tl.static_range(GROUPS):
-                    if THREE:
-                        codes = three_bit_codes(v, k * GROUPS + n, PTX)
-                    else:
-                        codes = values_of(v[0], n, BITS, PAIRED, PTX)
-                    mixed += (multiplied(codes, split_float(p), o[n]),)
-                o = mixed
-        if ENTRIES:
+        group = span.to(tl.int64) * size.rows * size.value_heads + value_row
+        tokens = group * size.length + within * 96
+        o, minima = add_values_of_codes(
+            faded, minima, weights, values.words + words, values.steps + tokens,
+            values.minima + tokens, left, UNIT / far, BITS, WIDTH, GROUP, PARTIAL,
+        )  # fmt: skip
+        if entries is not None:
+            tl.store(fades + g, fade, mask=real)
+            tl.debug_barrier()
             add_values(
-                out, powers, bias + 96 * HELD, kept_values + entry, value_minima + tokens,
-                begins, columns_of + table * (WIDTH * 2), places_of, WIDTH, HELD,
+                out, powers, fades, entries.kept_values + entry, values.minima + tokens, begins,
+                entries.columns + table * (WIDTH * 2), entries.places, WIDTH, HELD,
             )  # fmt: skip
             tl.debug_barrier()
     share_of = (1.0 / total)[None, :]
-    rest = minima[None, :]
     for i in tl.static_range(GROUPS):
-        x = o[i] * (far * (1.0 / UNIT)) + rest
-        at = out + (i * GROUP + place)[:, None] * HELD + g[None, :]
-        if ENTRIES:
+        at = out + (i * GROUP + tl.arange(0, GROUP))[:, None] * HELD + g[None, :]
+        x = o[i] * (far * (1.0 / UNIT)) + minima[None, :]
+        if entries is not None:
             x += tl.load(at, mask=real[None, :], other=0.0)
         tl.store(at, x * share_of, mask=real[None, :])
-    tl.store(norm + g, largest, mask=real)
-    tl.store(norm + HELD + g, tl.log2(total), mask=real)
+    norm = norms + split.to(tl.int64) * (2 * HELD) + g
+    tl.store(norm, largest, mask=real)
+    tl.store(norm + HELD, tl.log2(total), mask=real)
+
+
+@triton.jit
+def residual_kernel(
+    query, scales, keys, values, logits, found, norms, parts, tokens, splits, first,
+    WIDTH: tl.constexpr, C: tl.constexpr, HELD: tl.constexpr,
+):  # fmt: skip
+    """Write the attention to 16 tokens of the residual buffer in every stride of the programs."""
+    SLICES: tl.constexpr = WIDTH // 32  # of channels, so that registers suffice
+    pid = tl.program_id(0).to(tl.int64)
+    query += pid * WIDTH * HELD
+    keys += pid // parts * tokens * WIDTH
+    values += pid // parts * tokens * WIDTH
+    g, t, c = tl.arange(0, C), tl.arange(0, 16), tl.arange(0, 32)
+    real = (g < HELD)[None, :]
+    scale = tl.load(scales + pid * HELD + g, mask=g < HELD, other=0.0)
+    largest = tl.full([C], LOWEST, tl.float32)
+    total = tl.zeros([C], tl.float32)
+    o = full_tiles(0.0, SLICES, 32, C)
+    for start in range(16 * tl.program_id(1), tokens, 16 * tl.num_programs(1)):
+        there = start + t < tokens
+        at = (start + t) * WIDTH
+        s = tl.zeros([16, C], tl.float32)
+        for i in tl.static_range(SLICES):
+            channel = i * 32 + c
+            q = tl.load(query + channel[:, None] * HELD + g[None, :], mask=real, other=0.0)
+            k = tl.load(keys + at[:, None] + channel[None, :], mask=there[:, None], other=0.0)
+            s = tl.dot(widened(k), q, s, input_precision="ieee")
+        s = tl.where(there[:, None], s * scale[None, :], -float("inf"))
+        if logits is not None:
+            here = logits + (pid * tokens + start + t)[:, None] * HELD + g[None, :]
+            tl.store(here, s, mask=there[:, None] & real)
+        higher = tl.maximum(largest, tl.max(s, 0))
+        fade = tl.exp2(largest - higher)
+        largest = higher
+        p = tl.exp2(s - largest[None, :])
+        total = total * fade + tl.sum(p, 0)
+        mixed = ()
+        for i in tl.static_range(SLICES):
+            v = values + at[None, :] + (i * 32 + c)[:, None]
+            v = widened(tl.load(v, mask=there[None, :], other=0.0))
+            mixed += (tl.dot(v, p, o[i] * fade[None, :], input_precision="ieee"),)
+        o = mixed
+    split = pid * splits + first + tl.program_id(1)
+    for i in tl.static_range(SLICES):
+        at = found + (split * WIDTH + i * 32 + c)[:, None] * HELD + g[None, :]
+        tl.store(at, o[i] * (1.0 / total)[None, :], mask=real)
+    norm = norms + split * (2 * HELD) + g
+    tl.store(norm, largest, mask=g < HELD)
+    tl.store(norm + HELD, tl.log2(total), mask=g < HELD)
 
 
 @triton.jit
@@ -536,23 +483,18 @@ def mass_kernel(
 
 
 def taken(queries: Tensor, cache: HexCache, valid: Tensor | None) -> bool:
-    """Whether the kernels support the call: a decoding step without padding."""
+    """Whether the kernels support the call: a decoding step without padding, in float32 at most."""
     exact = torch.promote_types(queries.dtype, cache.residual_keys.dtype)
+    width = queries.shape[-1]
     return (
         exact != torch.float64
         and queries.shape[-2] == 1
-        and queries.shape[-1] in WIDTHS
         and queries.shape[-3] > 0
         and valid is None
         and cache.config.density < 1
         and bool(cache.blocks)
-        and all(plain(block) for block in cache.blocks)
+        and all((b.bits, width) in TAKEN and b.dynamic.numel() > 0 for b in cache.blocks)
     )
-
-
-def plain(block: HexBlock) -> bool:
-    """Whether the kernels support the bit width of a block, and it has tokens."""
-    return block.bits in CODES and block.dynamic.numel() > 0
 
 
 @gradient_fallback(vector.hex_attention)
@@ -606,45 +548,29 @@ def attended(
     splits = sum(programs) + extra
     found = query.new_empty(grid, splits, width, held)
     norms = query.new_empty(grid, splits, 2, held)
-    plain_part = (
-        rest.residual_keys.contiguous(), rest.residual_values.contiguous(),
-        query.new_empty(grid, residual, held) if mass else query,
-    )  # fmt: skip
     logits, first = [], 0
     for run, count, share, several in zip(cache.runs, counts, shares, programs, strict=True):
-        kept = run.kept_keys.numel() > 0
-        room = grid, count * TILE, held
-        here = query.new_empty(room) if mass and of_all else query
-        logits += [here] * of_all
+        logits += [query.new_empty(grid, count * TILE, held) if mass and of_all else None]
         value_heads = heads if run.value_steps.ndim == 4 else 1
         reach = run.value_steps.float().amax((0, -1)).contiguous()
-        where = (run.tiles, rows, heads, parts)
-        entries = [query] * 10
-        if kept:
-            asked = mask_settings(rest.config), run.length, heads, width, run.dynamic.device
-            table = cached_on_tensor(run.dynamic, tables, *asked)
-            room = ROOM + (2 * TILE + 1) * held
-            entries = [
-                run.kept_keys, run.kept_values, run.begins, run.dynamic, *table,
-                query.new_empty(grid, several, room),
-            ]  # fmt: skip
-        codes_kernel[(grid, several + extra)](
-            query, scales, *plain_part, run.key_words, run.key_steps, run.key_minima,
-            run.value_words, run.value_steps, run.value_minima, reach, *entries,
-            here, found, norms,
-            count, share, *where, value_heads, run.length, splits, first, residual, several,
-            BITS=run.bits, WIDTH=width, C=COLUMNS, HELD=held,
-            PARTIAL=run.length % TILE > 0, ENTRIES=kept, PLAIN=extra > 0, LOGITS=mass and of_all,
-            MASS=mass, PTX=PTX,
-            # registers of one warp do not suffice for eight bits, nor for a pipelined loop that
-            # stores logits
-            num_warps=2 if run.bits == 8 else 1, num_stages=1 if mass else 2,
-            **REGISTERS,
+        codes_kernel[(grid, several)](
+            query, scales, Codes(run.key_words, run.key_steps, run.key_minima),
+            Codes(run.value_words, run.value_steps, run.value_minima), reach,
+            entries_of(run, rest.config, grid * several, held), logits[-1], found, norms,
+            Sizes(count, share, run.tiles, run.length, rows, heads, parts, value_heads),
+            splits, first,
+            BITS=run.bits, WIDTH=width, C=COLUMNS, HELD=held, PARTIAL=run.length % TILE > 0,
+            # the registers of one warp do not suffice for a pipelined loop that stores logits
+            num_warps=1, num_stages=1 if mass else 2, **REGISTERS,
         )  # fmt: skip
-        first += several + extra
-        extra = 0
+        first += several
     if residual:
-        logits.append(plain_part[2])
+        logits += [query.new_empty(grid, residual, held) if mass else None]
+        residual_kernel[(grid, extra)](
+            query, scales, rest.residual_keys.contiguous(), rest.residual_values.contiguous(),
+            logits[-1], found, norms, parts, residual, splits, first,
+            WIDTH=width, C=COLUMNS, HELD=held, num_warps=1,
+        )  # fmt: skip
     output = queries.new_empty(grid, held, width)
     whole = query.new_empty(grid, 2, held)
     merge_kernel[(grid, width // 32)](
@@ -654,16 +580,27 @@ def attended(
     output = output.view(rows * heads, parts * held, width)[:, :group].reshape(queries.shape)
     if not mass:
         return HexAttention(output, None)
-    runs = cache.runs if of_all else ()
-    lengths = [len(run.entries) * run.length for run in runs]
-    drawn = query.new_empty(rows, sum(lengths) + residual)
-    spans = [(run.length, run.tiles * TILE) for run in runs] + [(residual, residual)]
-    lengths += [residual] * (residual > 0)
+    # the tokens of each part, then those of a span without and with its padding to whole tiles
+    lengths = [(len(run.entries) * run.length, run.length, run.tiles * TILE) for run in cache.runs]
+    lengths += [(residual, residual, residual)] * (residual > 0)
+    stored = [(*some, one) for some, one in zip(lengths, logits, strict=True) if one is not None]
+    drawn = query.new_empty(rows, sum(tokens for tokens, *_ in stored))
     first = 0
-    for tokens, (length, padded), one in zip(lengths, spans, logits, strict=False):
+    for tokens, length, padded, one in stored:
         mass_kernel[(rows * triton.cdiv(tokens, 128),)](
             one, whole, drawn, tokens, one.shape[1], length, padded, parts, heads, group,
             drawn.shape[1], first, C=held, BLOCK=128,
         )  # fmt: skip
         first += tokens
     return HexAttention(output, drawn.view(*rest.residual_mass.shape[:-1], -1))
+
+
+def entries_of(run: Run, config: HexConfig, programs: int, held: int) -> Entries | None:
+    """Return the kept entries of a run, with memory for programs of so many columns."""
+    if not run.kept_keys.numel():
+        return None
+    asked = mask_settings(config), run.length, *run.key_steps.shape[-2:], run.dynamic.device
+    table = cached_on_tensor(run.dynamic, tables, *asked)
+    room = programs, ROOM + (2 * TILE + 1) * held
+    scratch = run.kept_keys.new_empty(room, dtype=torch.float32)
+    return Entries(run.kept_keys, run.kept_values, run.begins, run.dynamic, *table, scratch)

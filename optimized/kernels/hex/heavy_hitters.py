@@ -8,6 +8,7 @@ weight has. If the caller gives the log-sum-exp, the first pass is skipped.
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 import triton
@@ -29,6 +30,16 @@ from reference._validation import checks
 
 BLOCK = 128  # keys of a program in pass two, queries in pass one; half as many of the other
 SPLITS = 64
+
+
+class Shape(NamedTuple):
+    """The sizes of queries and keys."""
+
+    rows: int  # queries of one head, or of all heads of a group
+    queries: int  # of one head
+    tokens: int
+    group: int
+    kv_heads: int
 
 
 @triton.jit
@@ -72,62 +83,46 @@ def store_sums(sums, row, rows, high, total, FINAL: tl.constexpr):
 
 @triton.jit
 def sums_kernel(
-    queries, keys, padding, sums, rows, count, tokens, group, kv_heads, blocks, splits, share,
-    all_rows, scale,
-    CAUSAL: tl.constexpr, PADDED: tl.constexpr, STACKED: tl.constexpr, FINAL: tl.constexpr,
-    WIDTH: tl.constexpr, ROOM: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
-    NATIVE: tl.constexpr,
+    queries, keys, padding, sums, shape, blocks, splits, share, all_rows, scale,
+    CAUSAL: tl.constexpr, STACKED: tl.constexpr, FINAL: tl.constexpr, WIDTH: tl.constexpr,
+    ROOM: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, NATIVE: tl.constexpr,
 ):  # fmt: skip
     """Write the largest logit and sum of exponentials of a block of queries over a share of keys.
 
     A program has queries of one head, or if STACKED those of all heads of a group.
     """
+    rows, count, tokens = shape.rows, shape.queries, shape.tokens
     number = tl.program_id(0)
     split = number % splits
     block = blocks - 1 - number // splits % blocks  # the longest blocks run first
     part = (number // splits // blocks).to(tl.int64)
-    head = part if STACKED else part // group
+    head = part if STACKED else part // shape.group
     r0 = block * ROWS
     r = r0 + tl.arange(0, ROWS)
     before = tokens - count
-    if STACKED:
-        at = before + r % count
-        low, last = before, tokens
-    else:
-        at = before + r
-        low, last = before + r0, tl.minimum(before + r0 + ROWS, tokens)
-    begin, stop = split * share, tl.minimum((split + 1) * share, tokens)
-    whole = stop
-    if CAUSAL:
-        stop = tl.minimum(stop, last)
-        whole = tl.minimum(stop, low + 1)
-    first, edge = 0, begin
-    if PADDED:
-        first = tl.load(padding + head // kv_heads).to(tl.int32)
-        begin = tl.maximum(begin, first // KEYS * KEYS)
-        edge = tl.minimum(begin + KEYS, stop)  # padding ends before this
-    middle = edge + tl.maximum(whole - edge, 0) // KEYS * KEYS
+    at = before + (r % count if STACKED else r)
+    start, stop = split * share, tl.minimum((split + 1) * share, tokens)
+    low = before if STACKED else before + r0
+    if CAUSAL and not STACKED:
+        stop = tl.minimum(stop, low + ROWS)
+    whole = tl.minimum(stop, low + 1) if CAUSAL else stop
+    first = 0
+    if padding is not None:
+        first = tl.load(padding + head // shape.kv_heads).to(tl.int32)
+        start = tl.maximum(start, first // KEYS * KEYS)
     keys += head * tokens * WIDTH
     query = tile(queries + part * rows * WIDTH, r0, rows, WIDTH, ROOM, ROWS)
     high = tl.full([ROWS], -float("inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
-    if PADDED:
-        for start in range(begin, edge, KEYS):
+    # tiles that all queries see need no mask
+    middle = start + tl.maximum(whole - start, 0) // KEYS * KEYS
+    for rest in tl.static_range(2):
+        for n0 in range(middle if rest else start, stop if rest else middle, KEYS):
             high, total = update_sums(
-                high, total, query, at, keys, start, stop, first, scale,
-                CAUSAL, True, WIDTH, ROOM, KEYS, NATIVE,
+                high, total, query, at, keys, n0, stop, first, scale,
+                CAUSAL, rest or padding is not None, WIDTH, ROOM, KEYS, NATIVE,
             )  # fmt: skip
-    for start in range(edge, middle, KEYS):
-        high, total = update_sums(
-            high, total, query, at, keys, start, stop, first, scale,
-            CAUSAL, False, WIDTH, ROOM, KEYS, NATIVE,
-        )  # fmt: skip
-    for start in range(middle, stop, KEYS):
-        high, total = update_sums(
-            high, total, query, at, keys, start, stop, first, scale,
-            CAUSAL, True, WIDTH, ROOM, KEYS, NATIVE,
-        )  # fmt: skip
-    if PADDED:  # a query at padding sees no key
+    if padding is not None:  # a query at padding sees no key
         total = tl.where(at >= first, total, 0.0)
     here = split.to(tl.int64) * all_rows + part * rows + r
     store_sums(sums, here, r < rows, high, total, FINAL)
@@ -151,17 +146,15 @@ def join_kernel(parts, sums, rows, splits, scale, ROWS: tl.constexpr, SPLITS: tl
 @triton.jit
 def add_weights(
     drawn, key, queries, sums, row, start, rows, n, before, first, count, scale,
-    MASKED: tl.constexpr, PADDED: tl.constexpr, GIVEN: tl.constexpr, STACKED: tl.constexpr,
-    WIDTH: tl.constexpr, ROOM: tl.constexpr, ROWS: tl.constexpr, NATIVE: tl.constexpr,
+    MASKED: tl.constexpr, GIVEN: tl.constexpr, STACKED: tl.constexpr, WIDTH: tl.constexpr,
+    ROOM: tl.constexpr, ROWS: tl.constexpr, NATIVE: tl.constexpr,
 ):  # fmt: skip
     """Return the mass of keys after adding the weights of one more tile of queries."""
     r = start + tl.arange(0, ROWS)
     at = before + (r % count if STACKED else r)
     query = tile(queries + row * WIDTH, start, rows, WIDTH, ROOM, ROWS)
     if GIVEN:
-        there = r < rows
-        if PADDED:
-            there &= at >= first
+        there = (r < rows) & (at >= first)
         base = widened(tl.load(sums + row + r, mask=there, other=float("inf")))
     else:
         base = tl.load(sums + (row + r) * 2, mask=r < rows, other=float("inf"))
@@ -179,47 +172,40 @@ def add_weights(
 
 @triton.jit
 def mass_kernel(
-    queries, keys, padding, sums, mass, drawn, rows, parts, count, tokens, group, kv_heads,
-    before_mass, blocks, scale,
-    CAUSAL: tl.constexpr, PADDED: tl.constexpr, GIVEN: tl.constexpr, STACKED: tl.constexpr,
-    CARRIED: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr, ROWS: tl.constexpr,
-    KEYS: tl.constexpr, NATIVE: tl.constexpr,
+    queries, keys, padding, sums, mass, drawn, shape, parts, before_mass, blocks, scale,
+    CAUSAL: tl.constexpr, GIVEN: tl.constexpr, STACKED: tl.constexpr, WIDTH: tl.constexpr,
+    ROOM: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, NATIVE: tl.constexpr,
 ):  # fmt: skip
     """Write the attention mass of a block of keys, over `parts` stretches of `rows` queries."""
+    rows, count, tokens = shape.rows, shape.queries, shape.tokens
     number = tl.program_id(0)
     place = (number // blocks).to(tl.int64)
     n0 = number % blocks * KEYS
     n = n0 + tl.arange(0, KEYS)
     row = place * parts * rows
-    head = row // count // group
+    head = row // count // shape.group
     key = tile(keys + head * tokens * WIDTH, n0, tokens, WIDTH, ROOM, KEYS)
     before, first = tokens - count, 0
-    if PADDED and GIVEN:
-        first = tl.load(padding + head // kv_heads).to(tl.int32)
-    begin, whole = 0, 0
-    if CAUSAL and STACKED:
-        whole = rows
-    elif CAUSAL:
+    if padding is not None:
+        first = tl.load(padding + head // shape.kv_heads).to(tl.int32)
+    begin, whole = 0, rows if CAUSAL else 0
+    if CAUSAL and not STACKED:
         begin = tl.maximum(n0 - before, 0) // ROWS * ROWS
         whole = tl.minimum(tl.cdiv(tl.maximum(n0 + KEYS - 1 - before, 0), ROWS) * ROWS, rows)
     total = tl.zeros([KEYS], tl.float32)
     for _ in range(parts):
-        for start in range(begin, whole, ROWS):
-            total = add_weights(
-                total, key, queries, sums, row, start, rows, n, before, first, count, scale,
-                True, PADDED, GIVEN, STACKED, WIDTH, ROOM, ROWS, NATIVE,
-            )  # fmt: skip
-        for start in range(whole, rows, ROWS):
-            total = add_weights(
-                total, key, queries, sums, row, start, rows, n, before, first, count, scale,
-                False, PADDED, GIVEN, STACKED, WIDTH, ROOM, ROWS, NATIVE,
-            )  # fmt: skip
+        for rest in tl.static_range(2):  # queries that see the whole tile need no mask
+            for start in range(whole if rest else begin, rows if rest else whole, ROWS):
+                total = add_weights(
+                    total, key, queries, sums, row, start, rows, n, before, first, count, scale,
+                    rest == 0, GIVEN, STACKED, WIDTH, ROOM, ROWS, NATIVE,
+                )  # fmt: skip
         row += rows
-    if CARRIED:
+    if mass is not None:
         here = mass + place * before_mass + n
         total += widened(tl.load(here, mask=n < before_mass, other=0.0))
-    if PADDED:
-        total = tl.where(n >= tl.load(padding + head // kv_heads), total, 0.0)
+    if padding is not None:
+        total = tl.where(n >= first, total, 0.0)
     tl.store(drawn + place * tokens + n, total, mask=n < tokens)
 
 
@@ -241,13 +227,13 @@ def columns(
     kv_heads, tokens = keys.shape[-3:-1]
     group, lines = heads // kv_heads, math.prod(batch) * heads
     queries, keys = queries.contiguous(), keys.contiguous()
-    padding = keys if valid is None else (~valid).sum(-1).flatten()
+    padding = None if valid is None else (~valid).sum(-1).flatten()
     block, half = sizes(queries, keys)
     given = log_sum_exp is not None
     scale = (1.0 if given else math.log2(math.e)) / math.sqrt(width)
     exact = dict(dtype=torch.float32)
     common = dict(
-        CAUSAL=causal, PADDED=valid is not None, WIDTH=width, ROOM=room(width),
+        CAUSAL=causal, WIDTH=width, ROOM=room(width),
         NATIVE=native(sums_kernel, queries, keys),
         # float32 products do not use tensor cores, and hold their rows in registers
         num_warps=8 if max(queries.itemsize, keys.itemsize) > 2 else 4,
@@ -264,8 +250,8 @@ def columns(
         sums = keys.new_empty((lines * count, 2), **exact)
         found = sums if splits == 1 else keys.new_empty((splits, *sums.shape), **exact)
         sums_kernel[(programs * splits,)](
-            queries, keys, padding, found, rows, count, tokens, group, kv_heads, blocks, splits,
-            share, len(sums), scale,
+            queries, keys, padding, found, Shape(rows, count, tokens, group, kv_heads), blocks,
+            splits, share, len(sums), scale,
             STACKED=stacked, FINAL=splits == 1, ROWS=size, KEYS=half, **common,
         )  # fmt: skip
         if splits > 1:
@@ -283,9 +269,9 @@ def columns(
     before = 0 if mass is None else mass.shape[-1]
     blocks = triton.cdiv(tokens, block)
     mass_kernel[(drawn.numel() // tokens * blocks,)](
-        queries, keys, padding, sums, mass.contiguous() if before else sums, drawn,
-        rows, parts, count, tokens, group, kv_heads, before, blocks, scale,
-        GIVEN=given, STACKED=stacked, CARRIED=before > 0, KEYS=block,
+        queries, keys, padding, sums, None if mass is None else mass.contiguous(), drawn,
+        Shape(rows, count, tokens, group, kv_heads), parts, before, blocks, scale,
+        GIVEN=given, STACKED=stacked, KEYS=block,
         ROWS=min(half, max(half // 4, triton.next_power_of_2(rows))), **common,
     )  # fmt: skip
     return drawn

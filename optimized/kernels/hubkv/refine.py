@@ -15,7 +15,6 @@ from torch import Tensor
 from optimized import vector
 from optimized._dispatch import gradient_fallback
 from optimized.kernels._numerics import is_row_broadcast, rounded, widened
-from optimized.kernels._score_bit_planes import join_columns, split_columns
 from optimized.kernels.hubkv.discount import RADII
 from reference.hubkv.refine import HubSettings
 
@@ -118,6 +117,34 @@ def weights_kernel(
     other = hub * number(gamma, gamma_rest)
     tl.store(factors + row * 2, ((1.0 - part) + other).to(tl.float32), mask=known)
     tl.store(factors + row * 2 + 1, ((1.0 - part) + hub).to(tl.float32), mask=known)
+
+
+@triton.jit
+def split_columns(x, COUNT: tl.constexpr):
+    """Return the columns of a matrix."""
+    if COUNT == 1:
+        return (tl.reshape(x, (x.shape[0],)),)
+    else:
+        even, odd = tl.split(tl.reshape(x, (x.shape[0], COUNT // 2, 2)))
+        one, other = split_columns(even, COUNT // 2), split_columns(odd, COUNT // 2)
+        found = ()
+        for i in tl.static_range(COUNT // 2):
+            found += (one[i], other[i])
+        return found
+
+
+@triton.jit
+def join_columns(x, COUNT: tl.constexpr):
+    """Return the matrix of some columns."""
+    if COUNT == 1:
+        return x[0][:, None]
+    else:
+        even, odd = (), ()
+        for i in tl.static_range(COUNT // 2):
+            even += (x[2 * i],)
+            odd += (x[2 * i + 1],)
+        both = tl.join(join_columns(even, COUNT // 2), join_columns(odd, COUNT // 2))
+        return tl.reshape(both, (both.shape[0], COUNT))
 
 
 @triton.jit

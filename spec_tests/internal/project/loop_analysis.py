@@ -34,7 +34,6 @@ ALLOWED_LOOPS: dict[str, str] = {
     "reference/quantizers/size.py::gear_size": "compressed spans",
     "reference/quantizers/published_sizes.py::quantizer_sizes": "rows of a table",
     "kernels/retain.py::retain": "digits of a key",
-    "kernels/retain.py::turns_of": "halvings of the spans of a program",
     "kernels/graphkv/refine.py::graphkv_refine": "both ends of an edge",
     "kernels/graphkv/refine.py::shares": "sizes of a protected window",
     "kernels/hubkv/refine.py::refine_among": "settings",
