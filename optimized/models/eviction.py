@@ -25,6 +25,7 @@ from optimized.models.layer import (
     rows_of_states,
     without_autocast,
 )
+from reference._validation.checks import boolean
 from reference._validation.contract import trusted
 
 # A function that a layer calls after each call of the model, with queries, keys, values, mask and
@@ -208,8 +209,11 @@ class LatentLayer(EvictionLayer):
     def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
         """Add the new rows, expand all rows left, and return the attention output over them."""
         expand, self.expand = self.expand, None
-        checks.unexpanded(expand is None)
-        assert expand is not None
+        if expand is None:
+            raise ValueError(
+                "model must expand the latent rows of its cache in `expand_kv` of its attention, "
+                "got one that does not, or that `attach` did not prepare"
+            )
         assert self.keys is not None
         new, _, hidden = self.take_arriving()
         self.keys = self.values = torch.cat([self.keys, new], 2)
@@ -269,7 +273,7 @@ class EvictionCache(AttendingCache):
     def take_back(self) -> None:
         """Remove the last token, so that it can be read again."""
         if self.states and not self.before:
-            checks.nothing_new(self.get_seq_length())
+            super().take_back()
         for layer in self.layers:
             if hasattr(layer, "take_back"):
                 layer.take_back()
@@ -295,7 +299,11 @@ class EvictionCache(AttendingCache):
                 was evicted before.
         """
         layers = self.whole_layers()
-        checks.masks(list(kept), [tuple(layer.whole[0].shape[:-1]) for layer in layers], self.valid)
+        checks.require_one_per_layer("kept", kept, len(layers))
+        for index, (layer, one) in enumerate(zip(layers, kept, strict=True)):
+            boolean(f"kept[{index}]", one, tuple(layer.whole[0].shape[:-1]))
+            if self.valid is not None and bool((one & ~self.valid[:, None]).any()):
+                raise ValueError(f"kept[{index}] must be False at padding, got True")
         for layer, one in zip(layers, kept, strict=True):
             layer.adopt(kv.evict(*layer.whole, one))
 
@@ -329,17 +337,17 @@ class EvictionCache(AttendingCache):
                 or the cache is empty or was compressed before.
         """
         layers = self.whole_layers()
-        checks.one_a_layer("scored", scored, len(layers))
-        settings |= checks.scope(compressor, scope, budgets)
-        if settings.get("valid") is not None:
-            checks.padding(settings["valid"], self.valid)
-        elif self.valid is not None:
-            settings["valid"] = self.valid
+        checks.require_one_per_layer("scored", scored, len(layers))
+        settings |= checks.scope_argument(compressor, scope, budgets)
+        if settings.get("valid") is None:
+            settings |= {} if self.valid is None else {"valid": self.valid}
+        elif self.valid is not None and bool((settings["valid"] & ~self.valid).any()):
+            raise ValueError("valid must be False at the padding that was read, got True")
         checks.require_refinable_scores(
             compressor, settings.get("refinement"), scored, settings.get("valid")
         )
         if budgets is not None:
-            checks.one_a_layer("budgets", budgets, len(layers))
+            checks.require_one_per_layer("budgets", budgets, len(layers))
         if settings.get("scope") == "model":
             keys, values = map(torch.stack, zip(*(layer.whole for layer in layers), strict=True))
             both = Scored(*(torch.stack(parts) for parts in zip(*scored, strict=True)))

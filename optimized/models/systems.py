@@ -55,6 +55,11 @@ class System(NamedTuple):
         """Whether it evicts entries, so that it needs a budget."""
         return self.scorer is not None and self.store is None
 
+    @property
+    def shares_budget(self) -> bool:
+        """Whether its scorer shares the budget among layers."""
+        return self.scorer is not None and SCORERS[self.scorer].sharing is not None
+
 
 FULL = System("full")
 
@@ -75,7 +80,7 @@ def system_named(name: str) -> System:
     before, arrow, then = name.partition(">")
     if arrow:
         evicting = system_named(before)
-        checks.known_name("store", then, STORES)
+        checks.require_known_name("store", then, STORES)
         if not evicting.evicts:
             raise ValueError(f"system must evict before '>', got {name!r}")
         return evicting._replace(name=name, then=then)

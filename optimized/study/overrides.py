@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 import torch
 
 import optimized
-from optimized.models.argument_checks import did_you_mean, known_name
+from optimized.models.argument_checks import did_you_mean, require_known_name
 from optimized.models.scorers import SCORERS
 from optimized.models.systems import REFINEMENTS, System, usual
 from reference._validation.contract import compiled
@@ -42,8 +42,8 @@ def read(texts: Iterable[str]) -> Changes:
             raise ValueError(
                 f"--set must be NAME.SETTING=VALUE, such as hubkv.gamma=0.7, got {text!r}"
             )
-        known_name("--set NAME", part, KINDS)
-        known_name(f"--set {part}.SETTING", setting, KINDS[part])
+        require_known_name("--set NAME", part, KINDS)
+        require_known_name(f"--set {part}.SETTING", setting, KINDS[part])
         found.setdefault(part, {})[setting] = value_of(name, KINDS[part][setting], value)
     for part in found.keys() & RECORDS.keys():
         whole = RECORDS[part]._replace(**found[part])

@@ -377,9 +377,9 @@ class Elsewhere:
 def test_ids_on_another_device_are_told_where_to_go():
     model = Elsewhere()
     with pytest.raises(ValueError, match=r"of the model, meta, got cpu: `input_ids.to"):
-        checks.elsewhere(model, IDS)
+        checks.require_same_device(model, IDS)
     vars(model)["_hf_hook"] = "moves them"
-    checks.elsewhere(model, IDS)
+    checks.require_same_device(model, IDS)
 
 
 @pytest.mark.parametrize("mistake", POSITIONS)
