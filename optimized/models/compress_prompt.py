@@ -31,9 +31,9 @@ from optimized.models.selection import kept_entries
 from optimized.models.systems import (
     System,
     hex_settings,
+    reading_settings,
     refinement_name,
     refinement_settings,
-    settings_of,
     system_named,
 )
 from optimized.readings import READINGS
@@ -171,7 +171,7 @@ def compressed(
     if not one.evicts:
         return prefill(model, input_ids, mask, chunk=chunk, **extra).cache
     if made is None:
-        own = settings_of(str(one.scorer), reading) | with_gates(model, str(one.scorer), own)
+        own = reading_settings(str(one.scorer), reading) | with_gates(model, str(one.scorer), own)
         made = scorer(str(one.scorer), model, kv, **own)
     if one.then is not None and input_ids.shape[1] > 1:  # codes cannot remove the last token
         inputs = inputs.without_last()

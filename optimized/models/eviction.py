@@ -104,12 +104,12 @@ class EvictionLayer(AttendingLayer):
         if valid is None or not self.evicted:
             return valid
         flags = valid.new_ones(valid.shape[0], self.keys.shape[2])
-        since = self.since
+        since = self.new_tokens
         flags[:, flags.shape[1] - since :] = valid[:, valid.shape[1] - since :]
         return flags
 
     @property
-    def since(self) -> int:
+    def new_tokens(self) -> int:
         """Number of tokens added after the eviction."""
         return self.seen - self.seen_before
 
@@ -134,7 +134,7 @@ class EvictionLayer(AttendingLayer):
         """Remove the last token."""
         dense = self.whole
         heads, held = dense[0].shape[:2].numel(), dense[0].shape[2]
-        if self.since or not self.evicted or (self.old is None and len(self.last) == heads):
+        if self.new_tokens or not self.evicted or (self.old is None and len(self.last) == heads):
             self.keys, self.values = map_both(lambda x: x[:, :, :-1], *dense)
         elif self.last:
             bounds = torch.arange(heads + 1, device=dense[0].device) * held
@@ -153,7 +153,7 @@ class EvictionLayer(AttendingLayer):
     def take_rows(self, rows: Tensor) -> None:
         """Replace the batch rows by those with the given indices."""
         keys, values = self.whole
-        heads, held = keys.shape[1], keys.shape[2] - (self.since if self.evicted else 0)
+        heads, held = keys.shape[1], keys.shape[2] - (self.new_tokens if self.evicted else 0)
         if self.old is None:
             last = torch.zeros(len(keys), heads, held, dtype=torch.bool)
             last.view(-1)[self.last] = True

@@ -349,7 +349,7 @@ class Digest:
     def __init__(self, number: Tensor | int = 0) -> None:
         self.number = number
 
-    def of(self, ids: Tensor, real: Tensor | None) -> "Digest":
+    def extend(self, ids: Tensor, real: Tensor | None) -> "Digest":
         """Return the digest after more ids.
 
         Args:
@@ -370,11 +370,11 @@ class Digest:
         terms = terms * table[(behind - 1).clamp(min=0)] * real
         return Digest(number * table[behind[:, 0]] + terms.sum(-1))
 
-    def rows(self, rows: Tensor) -> "Digest":
+    def select_rows(self, rows: Tensor) -> "Digest":
         """Return the digest of the given batch rows."""
         return self if isinstance(self.number, int) else Digest(self.number[rows])
 
-    def same(self, other: "Digest") -> bool:
+    def equals(self, other: "Digest") -> bool:
         """Return whether two digests are equal, so that the ids were the same."""
         return bool((torch.as_tensor(self.number) == torch.as_tensor(other.number)).all())
 
@@ -453,9 +453,9 @@ class AttendingCache(Cache, CallAwareCache):
         checks.require_batch_token_mask(inputs.get("attention_mask"))
         if seen:
             checks.require_batch_size(new, len(self.ends))
-            if self.same_again(new.shape[1], inputs):
+            if self.repeats_exactly(new.shape[1], inputs):
                 seen, new = seen - 1, self.read_last_again(inputs, new)
-        if seen and self.repeats(inputs.get("input_ids")):
+        if seen and self.repeats_and_continues(inputs.get("input_ids")):
             raise ValueError(
                 f"input_ids must be the new ids alone, got the {seen} in the cache once more in "
                 "front of them: give `input_ids[:, cache.get_seq_length():]`; `generate` takes all"
@@ -467,7 +467,7 @@ class AttendingCache(Cache, CallAwareCache):
             self.admit(count, None, seen)
             ends = [end + count for end in self.ends]
         else:
-            valid, gone = self.with_new(mask, new, seen)
+            valid, gone = self.mask_with_new(mask, new, seen)
             real = None if valid is None else valid[:, seen:]
             self.admit(count, real, seen)
             before = [end - left for end, left in zip(self.ends, gone, strict=True)] if seen else []
@@ -480,7 +480,7 @@ class AttendingCache(Cache, CallAwareCache):
             )
         self.valid, self.ends, self.ahead = valid, ends, ahead
         named = inputs.get("input_ids") is not None and not any(gone)
-        self.digest = self.digest.of(new, real) if self.digest is not None and named else None
+        self.digest = self.digest.extend(new, real) if self.digest is not None and named else None
         return inputs | {"attention_mask": valid, "position_ids": places}
 
     def read_last_again(self, inputs: dict[str, Any], ids: Tensor) -> Tensor:
@@ -488,7 +488,7 @@ class AttendingCache(Cache, CallAwareCache):
         self.take_back()
         known = None if self.valid is None else self.valid[:, : ids.shape[1] - 1]
         named = self.digest is not None and inputs.get("input_ids") is not None
-        self.digest = Digest().of(ids[:, :-1], known) if named else None
+        self.digest = Digest().extend(ids[:, :-1], known) if named else None
         self.ends = [end - 1 for end in self.ends]
         for name in ("input_ids", "inputs_embeds"):
             if inputs.get(name) is not None:
@@ -496,13 +496,13 @@ class AttendingCache(Cache, CallAwareCache):
         inputs["position_ids"] = inputs["position_ids"][..., -1:]
         return ids[:, -1:]
 
-    def repeats(self, ids: Tensor | None) -> bool:
+    def repeats_and_continues(self, ids: Tensor | None) -> bool:
         """Return whether ids begin with all ids seen, and new ones follow."""
         seen = self.get_seq_length()
         if ids is None or self.digest is None or ids.shape[1] <= seen:
             return False
         known = None if self.valid is None else self.valid[:, :seen]
-        return self.digest.same(Digest().of(ids[:, :seen], known))
+        return self.digest.equals(Digest().extend(ids[:, :seen], known))
 
     def continued_positions(
         self, mask: Tensor | None, given: Tensor | None, new: Tensor, seen: int
@@ -526,7 +526,7 @@ class AttendingCache(Cache, CallAwareCache):
         told = [[*range(end, end + count)] for end in self.ends]
         return places + self.ahead if places.tolist() == told else None
 
-    def same_again(self, count: int, inputs: dict[str, Any]) -> bool:
+    def repeats_exactly(self, count: int, inputs: dict[str, Any]) -> bool:
         """Return whether a call brings exactly the tokens seen, as `generate` passes them."""
         mask, places = inputs.get("attention_mask"), inputs.get("position_ids")
         if count != self.get_seq_length() or places is None:
@@ -537,7 +537,7 @@ class AttendingCache(Cache, CallAwareCache):
             last = last - self.ahead[:, 0]
         return last.tolist() == self.ends and (mask is None or mask.shape[1] == count)
 
-    def with_new(
+    def mask_with_new(
         self, mask: Tensor | None, new: Tensor, seen: int
     ) -> tuple[Tensor | None, list[int]]:
         """Return a mask of the tokens that are not padding, and how many each row withdraws.
@@ -705,7 +705,7 @@ class AttendingCache(Cache, CallAwareCache):
         self.ends = [self.ends[row] for row in indices.tolist()]
         self.valid = None if self.valid is None else self.valid[indices]
         self.ahead = self.ahead[indices]
-        self.digest = None if self.digest is None else self.digest.rows(indices)
+        self.digest = None if self.digest is None else self.digest.select_rows(indices)
 
     def crop(self, tokens_to_remove: int) -> None:
         """Raise an error: tokens cannot be removed, as assisted decoding needs."""
@@ -732,7 +732,7 @@ class AttendingCache(Cache, CallAwareCache):
             )
         if seen and len(ids) == len(self.ends) and self.digest is not None:
             known = None if self.valid is None else self.valid[:, :seen]
-            if not self.digest.same(Digest().of(ids[:, :seen], known)):
+            if not self.digest.equals(Digest().extend(ids[:, :seen], known)):
                 raise ValueError(
                     "input_ids must begin with the tokens that the cache has seen, got others: "
                     "append new ids to the old ones, since a text that is encoded again may have "

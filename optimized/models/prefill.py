@@ -140,7 +140,7 @@ def read(
             first, counted = {}, positions
     cache.looked = tuple(looked)
     if cache.digest is None:  # the decoder got embeddings of images, and no ids
-        cache.digest = Digest().of(ids, None if cache.valid is None else mask.bool())
+        cache.digest = Digest().extend(ids, None if cache.valid is None else mask.bool())
     return logits
 
 

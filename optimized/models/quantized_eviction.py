@@ -93,7 +93,7 @@ class Codes:
         keys, values = zip(*parts, strict=True)
         return torch.cat([x[0, 0] for x in keys]), torch.cat([x[0, 0] for x in values])
 
-    def into(self, layer: EvictionLayer, since: tuple[Tensor, Tensor]) -> None:
+    def restore_into(self, layer: EvictionLayer, since: tuple[Tensor, Tensor]) -> None:
         """Put the restored entries into a layer, followed by the exact later tokens."""
         keys, values = self.read()
         if self.offsets is None:
@@ -124,7 +124,7 @@ class QuantizedEvictionLayer(AttendingLayer):
         self.values = torch.cat([self.values, values], 2)
         whole = EvictionLayer()
         whole.seen, whole.seen_before, whole.evicted = self.seen, self.seen_before, True
-        self.codes.into(whole, (self.keys, self.values))
+        self.codes.restore_into(whole, (self.keys, self.values))
         return whole.attend(query, valid, softmax)
 
     def reset(self) -> None:

@@ -9,14 +9,16 @@ import torch
 import optimized
 from optimized.models.argument_checks import did_you_mean, require_known_name
 from optimized.models.scorers import SCORERS
-from optimized.models.systems import REFINEMENTS, System, usual
+from optimized.models.systems import REFINEMENTS, System, default_refinement
 from reference._validation.contract import compiled
 from reference._validation.docstrings import admits, choices_of, members
 
 Changes = tuple[tuple[str, str, Any], ...]
 """Changed settings: the part of a system, the setting, its value."""
 
-RECORDS = {name: usual(name, "letter") for name in REFINEMENTS} | {"hex": optimized.HexConfig()}
+RECORDS = {name: default_refinement(name, "letter") for name in REFINEMENTS} | {
+    "hex": optimized.HexConfig()
+}
 KINDS: dict[str, dict[str, Any]] = {
     name: get_type_hints(type(usual), include_extras=True) for name, usual in RECORDS.items()
 } | {name: kinds for name, scorer in SCORERS.items() if (kinds := scorer.kinds())}

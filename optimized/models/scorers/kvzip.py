@@ -76,7 +76,7 @@ class KVzip(Scorer):
 
     def repeat(self, prompt: Prefilled, index: int) -> None:
         """Read one chunk again, and store its scores from the queries of the repetition."""
-        ids, there = self.asked(prompt, index)
+        ids, there = self.repeat_inputs(prompt, index)
         blank = (~there).sum(-1).tolist()
         repeated = there.flip(-1)
         tokens = prompt.input_ids.shape[1]
@@ -117,7 +117,7 @@ class KVzip(Scorer):
                 logits_to_keep=1,
             )
 
-    def asked(self, prompt: Prefilled, index: int) -> tuple[Tensor, Tensor]:
+    def repeat_inputs(self, prompt: Prefilled, index: int) -> tuple[Tensor, Tensor]:
         """Return the repeat input of each row, and a mask of its real tokens.
 
         It is padded on the right. Left padding would come directly after the context, and fill the
