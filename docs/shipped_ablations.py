@@ -22,7 +22,7 @@ from optimized import HubSettings, Scored
 from optimized.__main__ import parser
 from optimized.models.prefill import Step, prefill
 from optimized.models.selection import kept_entries
-from optimized.models.systems import remedied, system_named
+from optimized.models.systems import correct_hex, system_named
 from optimized.study import command
 from optimized.study.documents import Document
 from optimized.study.evaluate import Batch, batches
@@ -273,7 +273,9 @@ def streamed(model: Any, documents: Sequence[Document], settings: Settings) -> d
                 for layer, step in zip(prompt.cache.evictable(), steps, strict=True):
                     if mode:
                         config = optimized.hex_preset(preset)._replace(mode=MODES[mode])
-                        layer.keys, layer.values = decoded(step, mode, remedied(config, "remedied"))
+                        layer.keys, layer.values = decoded(
+                            step, mode, correct_hex(config, "remedied")
+                        )
                 row.bits += judge.bits()
                 row.found += judge.found()
                 moved, size = judge.deviations()

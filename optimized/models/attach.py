@@ -51,7 +51,11 @@ class Attachment:
         if not isinstance(cache, CallAwareCache):
             return None
         cache.check_model(self.mark, self.shown.carries, self.shown.layers)
-        checks.weights(inputs.get("output_attentions"))
+        if inputs.get("output_attentions"):
+            raise ValueError(
+                "output_attentions must be False over a cache of this package, got True: evicted "
+                "entries have no weights; ask for them in a call without the cache"
+            )
         return (), cache.prepare_call(decoder, inputs)
 
 
@@ -66,15 +70,23 @@ class Beginning:
         """Return the inputs of one call of the model within `generate`."""
         cache, first = more.get("past_key_values"), more.get("is_first_iteration")
         every = more.get("next_sequence_length") is not None  # all ids, and not only the new ones
-        if isinstance(cache, CallAwareCache):
-            checks.uncached(more.get("use_cache"))
+        if isinstance(cache, CallAwareCache) and more.get("use_cache") is False:
+            raise ValueError(
+                "use_cache must be True with a cache in past_key_values, got False: leave one of "
+                "the two out"
+            )
         if isinstance(cache, CallAwareCache) and first and every:
             cache.check_prefix(input_ids)
             if seen := cache.get_seq_length():
-                checks.ends_in_text(more.get("attention_mask"))
+                mask = more.get("attention_mask")
+                if isinstance(mask, Tensor) and mask.ndim == 2 and not bool(mask[:, -1].all()):
+                    raise ValueError(
+                        "attention_mask must be 1 at the last token of each row, got 0: put the "
+                        "padding of questions of unlike lengths before them, behind the prompt"
+                    )
                 read = (*cache.looked, "mm_encoder_outputs")
                 more = {name: x for name, x in more.items() if name not in read}
-            checks.text_alone(self.config, input_ids[:, seen:])
+            checks.require_text(self.config, input_ids[:, seen:])
             if not getattr(more.get("token_type_ids"), "any", bool)():
                 more.pop("token_type_ids", None)  # else the model creates a mask for images
         return self.prepare(input_ids, *given, **more)
@@ -104,7 +116,7 @@ def attach(model: PreTrainedModel) -> PreTrainedModel:
             "model must have no adapter that learns a prompt, since it replaces the cache it is "
             f"given, got {adapter.peft_type}"
         )
-    checks.no_model(model)
+    checks.require_language_model(model)
     if input_device(model).type == "meta":
         raise ValueError("model must have weights, got a model on the device 'meta'")
     with ONE_AT_A_TIME:
@@ -159,7 +171,7 @@ def attachment(model: PreTrainedModel) -> Attachment | None:
 
 def is_attached(model: PreTrainedModel) -> bool:
     """Return whether a model is attached."""
-    checks.no_model(model)
+    checks.require_language_model(model)
     return attachment(model) is not None
 
 

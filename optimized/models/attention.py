@@ -132,7 +132,7 @@ def attentions(decoder: nn.Module) -> list[nn.Module]:
     layers = [*getattr(decoder, "layers", ())]
     every: list[Any] = [getattr(layer, "self_attn", None) for layer in layers]
     found = [one for one in every if isinstance(getattr(one, "layer_idx", None), int)]
-    checks.unlike_llama(decoder, len(layers), found)
+    checks.require_names_of_llama(decoder, len(layers), found)
     return found
 
 
@@ -239,8 +239,18 @@ def attend_to(
     **how: Any,
 ) -> tuple[Tensor, None]:
     """Return the attention output over a layer of ours, after checks of the arguments."""
-    checks.unvaried(dropout, how)
-    checks.packed(isinstance(attention_mask, UnsupportedMask))
+    if dropout:
+        raise ValueError(f"dropout must be 0, got {dropout}: call `model.eval()`")
+    for name in ("sliding_window", "position_bias", "cache"):
+        if how.get(name) is not None:
+            raise ValueError(f"{name} must be None, got {type(how[name]).__name__}")
+    if how.get("is_causal") is False:
+        raise ValueError("is_causal must be True, got False")
+    if isinstance(attention_mask, UnsupportedMask):
+        raise ValueError(
+            "position_ids must continue in every row, got some that start again: sequences that "
+            "are packed into one row are not supported; batch them with an attention_mask"
+        )
     if attention_mask is not None and attention_mask.shape[1:3] == (1, 1):
         attention_mask = attention_mask[:, 0, 0]
     checks.require_batch_token_mask(attention_mask)
@@ -287,7 +297,7 @@ def mask(
         return UnsupportedMask()
     again = attention_mask is not None and 2 * attention_mask.shape[1] == kv_length
     if not again:  # a call that repeats the seen tokens has a longer mask, which the cache cuts
-        checks.mask(attention_mask, batch_size, kv_length)
+        checks.require_mask_of_all_tokens(attention_mask, batch_size, kv_length)
     if attention_mask is None or bool(attention_mask.all()):
         return None
     return attention_mask[:, None, None]  # some models slice the query axis

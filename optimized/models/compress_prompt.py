@@ -2,14 +2,15 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from inspect import Parameter, signature
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Int
-from torch import Tensor
+from torch import Tensor, nn
 
 import optimized
 from optimized import DecodingConfig, GraphSettings, HexConfig, Scored, kept_count
@@ -30,14 +31,15 @@ from optimized.models.selection import kept_entries
 from optimized.models.systems import (
     System,
     hex_settings,
+    reading_settings,
     refinement_name,
     refinement_settings,
-    settings_of,
     system_named,
 )
 from optimized.readings import READINGS
 from optimized.vector.scorers._padding import protected_ends
 from reference._validation.checks import must_be
+from reference._validation.contract import shown
 from reference._validation.types import Positive
 from reference.refinement import Refinement
 
@@ -105,113 +107,196 @@ def compressed(
             "**tokenizer(text, return_tensors='pt'))`"
         )
     takes = SCORERS[one.scorer].takes if one.scorer in SCORERS else ()
-    looked = checks.inputs(model, one.name, takes, others)
-    checks.token_ids(input_ids, attention_mask)
-    checks.require_implementation_module(kv)
-    if one.store is not None or one.then is not None:
-        checks.not_again(one.name, interval, "codes are not compressed again")
+    extra = find_extra_inputs(model, one.name, takes, others)
+    checks.require_token_ids(input_ids, attention_mask)
+    if not isinstance(kv, ModuleType):
+        raise TypeError(f"kv must be the module `reference` or `optimized`, got {kv!r}")
+    stores = one.store is not None or one.then is not None
+    if stores:
+        checks.reject_interval(one.name, interval, "codes are not compressed again")
     must_be("interval", interval, Positive | None)
     keep = int(keep) if isinstance(keep, np.integer) else keep
-    checks.budgeted(one.name, one.evicts or interval is not None, ratio, keep)
-    layered = isinstance(ratio, Sequence) or isinstance(keep, Sequence)
-    checks.reject_per_layer_budgets(one, SCORERS, layered, interval)
+    checks.require_budget(one, interval, ratio, keep)
     checks.one_of("reading", reading, READINGS)
     if refined is not None and not (one.evicts or str(one.store).startswith("hex")):
         raise ValueError(
             f"refined must be None for {one.name!r}, which has no scores to refine, got {refined}"
         )
-    checks.no_settings(settings)
+    if not isinstance(settings, Mapping | None):
+        raise TypeError(
+            f"settings must be a dictionary, such as {{'window': 16}}, got {shown(settings)}"
+        )
     own = dict(settings or {})
     if made is not None or not one.evicts:
-        checks.settings(one.name, own, ())
+        checks.require_known_settings(one.name, own, ())
     attach(model)
-    if one.then is not None or one.store is not None or interval is not None:
-        checks.latent(is_latent(model.config))
-    if layered:
-        name = "keep" if ratio is None else "ratio"
-        checks.one_a_layer(name, pairs(ratio, keep), count_full_attention_layers(model.config))
+    if stores or interval is not None:
+        checks.reject_latent_rows(is_latent(model.config))
+    for name, budget in (("ratio", ratio), ("keep", keep)):
+        if not isinstance(budget, Sequence):
+            continue
+        checks.require_one_per_layer(name, budget, count_full_attention_layers(model.config))
         one = one._replace(scope="layer" if one.scope == "model" else one.scope)
-    checks.elsewhere(model, input_ids)
-    checks.in_vocabulary(input_ids, len(next(model.get_input_embeddings().parameters())))
-    checks.check_image_inputs(model, input_ids, looked, chunk)
-    tightest = max(ratio) if isinstance(ratio, Sequence) else ratio
-    fewest = min(keep) if isinstance(keep, Sequence) else keep
+    checks.require_same_device(model, input_ids)
+    vocabulary = len(next(model.get_input_embeddings().parameters()))
+    checks.require_ids_in_vocabulary(input_ids, vocabulary)
+    checks.check_image_inputs(model, input_ids, extra, chunk)
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
-    if one.then is not None and input_ids.shape[1] > 1:  # codes cannot remove the last token
-        looked = but_last(looked, input_ids)
-        input_ids, mask = input_ids[:, :-1], mask[:, :-1]
+    inputs = Inputs(input_ids, mask, extra)
     if interval is not None:
         checks.one_of("scorer of a system with an interval", one.scorer, SCORES)
         known = ("weights",) if SCORERS[str(one.scorer)].gated else ()
-        checks.settings(f"{one.scorer} with an interval", own, known)
+        checks.require_known_settings(f"{one.scorer} with an interval", own, known)
         if SCORERS[str(one.scorer)].negative and one.refinement is not None:
-            checks.not_again(one.name, interval, "negative scores are not refined")
-        checks.in_one_call("with an interval", chunk)
-        target: Any = keep or kept_of(int(mask.sum(-1).max()), 1, tightest, None)
+            checks.reject_interval(one.name, interval, "negative scores are not refined")
+        checks.reject_chunk("with an interval", chunk)
+        share: Any = ratio
+        target: Any = keep or kept_of(int(mask.sum(-1).max()), 1, share, None)
         scope: Scope = "layer" if one.scope == "model" else one.scope
-        config = DecodingConfig(
-            target, interval, scope, fix_neighbours(refinement_settings(one, reading))
-        )
+        refinement = refinement_settings(one, reading)
+        if isinstance(refinement, GraphSettings):  # there is no document length to adapt to
+            refinement = refinement._replace(adaptive=False)
+        config = DecodingConfig(target, interval, scope, refinement)
         gates = with_gates(model, str(one.scorer), own).get("weights")
         cache = DecodingTransformersCache(model.config, config, str(one.scorer), gates, kv)
-        return read_prompt(model, cache, input_ids, mask, looked)
+        return read_all_but_last(model, cache, inputs)
     if one.store in QUANTIZERS:
-        checks.in_one_call(f"for {one.name!r}", chunk)
+        checks.reject_chunk(f"for {one.name!r}", chunk)
         outliers = reading == "remedied"
         cache = QuantizedTransformersCache(model.config, one.store, outliers, kv)
-        return read_prompt(model, cache, input_ids, mask, looked)
+        return read_all_but_last(model, cache, inputs)
     if one.store is not None:
         how = store or hex_settings(one, reading)
-        return compress_to_hex(model, one, how, input_ids, mask, chunk, reading, kv, looked)
+        return compress_to_hex(model, one, how, inputs, chunk, reading, kv)
     if not one.evicts:
-        return prefill(model, input_ids, mask, chunk=chunk, **looked).cache
+        return prefill(model, input_ids, mask, chunk=chunk, **extra).cache
     if made is None:
-        own = settings_of(str(one.scorer), reading) | with_gates(model, str(one.scorer), own)
+        own = reading_settings(str(one.scorer), reading) | with_gates(model, str(one.scorer), own)
         made = scorer(str(one.scorer), model, kv, **own)
-    prompt = prefill(model, input_ids, mask, chunk=chunk, watch=[made.watch], **looked)
-    scores, rows = score_rows(made, prompt, tightest, fewest)
-    if layered and scores is not None:
-        counts = lengths(prompt).tolist()
-        shares = [[kept_of(count, 1, *pair) for count in counts] for pair in pairs(ratio, keep)]
-        scores = scores._replace(budgets=torch.tensor(shares, device=input_ids.device))
-        tightest, fewest = None, max(counts)
-    kept = torch.empty(0)
-    if scores is not None:
-        shielded = protected_of(one, prompt, scores)
-        found = {
-            row: budget_shortfall(one, prompt, scores, shielded, row, tightest, fewest)
-            for row in rows
-        }
-        short = {row: lack for row, lack in found.items() if lack is not None}
-        for held, most in [*short.values()][:1]:
-            warnings.warn(
-                f"budget {held} of a {one.scope} is below its number of protected entries, {most}: "
-                f"those alone are kept, in {len(short)} of {len(input_ids)} rows",
-                stacklevel=2,
-            )
-        chosen = [row for row in rows if row not in short]
-        kept = mask.bool()[:, None].expand(shielded.shape).clone()
-        if chosen:
-            given = one, prompt, scores, tightest, reading, kv, fewest
-            every = len(chosen) == len(input_ids)
-            kept[:, chosen] = kept_entries(*given, None if every else chosen)[:, chosen]
-        kept[:, [*short]] &= shielded[:, [*short]]
-        prompt.cache.evict(kept, kv)
+    if one.then is not None and input_ids.shape[1] > 1:  # codes cannot remove the last token
+        inputs = inputs.without_last()
+    prompt = prefill(
+        model, inputs.ids, inputs.mask, chunk=chunk, watch=[made.watch], **inputs.extra
+    )
+    scores, kept = evict_by_scores(one, made, prompt, ratio, keep, reading, kv)
     if one.then is None:
         return prompt.cache
     paid = None
-    if scores is None:  # nothing is evicted except padding
-        heads = prompt.cache.whole_layers()[0].whole[0].shape[1]
-        there = mask.bool()[:, None].expand(-1, heads, -1)
-        prompt.cache.evict([there] * len(prompt.cache.evictable()), kv)
-    else:
+    if scores is not None:
         paid = [(some.scores, layer) for some, layer in zip(scores.scored, kept, strict=True)]
     return QuantizedEvictionCache(prompt.cache, paid, system_named(one.then), reading, kv)
 
 
-def pairs(ratio: Any, keep: Any) -> list[tuple[float | None, int | None]]:
-    """Return the ratio or the budget of each layer."""
-    return [(one, None) for one in ratio] if keep is None else [(None, one) for one in keep]
+OPTIONS = tuple(
+    name
+    for name, one in signature(compressed).parameters.items()
+    if one.kind is Parameter.KEYWORD_ONLY
+)
+
+
+class Inputs(NamedTuple):
+    """The inputs of a model for a prompt."""
+
+    ids: Tensor
+    mask: Tensor
+    extra: dict[str, Any]
+    """Inputs besides ids: `pixel_values` and the like."""
+
+    def without_last(self) -> "Inputs":
+        """Return the inputs of all ids but the last."""
+        shape, extra = self.ids.shape, self.extra
+        extra = {name: x[:, :-1] if x.shape == shape else x for name, x in extra.items()}
+        return Inputs(self.ids[:, :-1], self.mask[:, :-1], extra)
+
+
+def find_extra_inputs(
+    model: Any, name: str, known: Sequence[str], others: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the inputs of a model besides ids; refuse others, and say where each one belongs.
+
+    Args:
+        model: the model, whose `forward` may have a parameter for an input.
+        name: the name of the system.
+        known: the settings of its scorer.
+        others: the inputs.
+    """
+    takes = signature(model.forward).parameters if isinstance(model, nn.Module) else {}
+    extra = {}
+    for one, value in others.items():
+        if one in checks.TYPES:
+            continue
+        if one in known:
+            says = f"settings of {name} go to settings={{{one!r}: ...}}"
+        elif one in takes and one not in checks.TEXT:
+            extra[one] = value
+            continue
+        elif one in checks.TEXT:
+            says = "leave it out, since `compressed` reads ids and makes the rest itself"
+        else:
+            says = suggest_option(one)
+        raise TypeError(
+            f"inputs must be input_ids and attention_mask, what {type(model).__name__} takes "
+            f"beside them, or an option of `compressed`, got {one!r}: {says}"
+        )
+    types = {one: others[one] for one in checks.TYPES if extra and one in takes and one in others}
+    return extra | types
+
+
+def suggest_option(one: str) -> str:
+    """Return the end of a message that suggests an option of `compressed`."""
+    if one == "compression_ratio":
+        return "the share that is removed is `ratio`"
+    return checks.did_you_mean(one, OPTIONS)[2:] or f"options are {', '.join(OPTIONS)}"
+
+
+def evict_by_scores(
+    one: System,
+    made: Scorer,
+    prompt: Prefilled,
+    ratio: Any,
+    keep: Any,
+    reading: str,
+    kv: ModuleType,
+) -> tuple[Scores | None, Tensor]:
+    """Evict entries of a prompt; return its scores, if it needs any, and the mask of kept entries.
+
+    A row whose budget is smaller than its number of protected entries keeps exactly these.
+    """
+    tightest = max(ratio) if isinstance(ratio, Sequence) else ratio
+    fewest = min(keep) if isinstance(keep, Sequence) else keep
+    layers, heads = prompt.cache.whole_layers(), prompt.cache.whole_layers()[0].whole[0].shape[1]
+    valid = torch.ones_like(prompt.input_ids).bool() if prompt.valid is None else prompt.valid
+    kept = valid[:, None].expand(len(layers), -1, heads, -1).clone()
+    scores, rows = score_rows(made, prompt, tightest, fewest)
+    if scores is None:  # nothing is evicted but padding, which codes cannot hold
+        if one.then is not None:
+            prompt.cache.evict(kept, kv)
+        return None, kept
+    if isinstance(ratio, Sequence) or isinstance(keep, Sequence):
+        counts = lengths(prompt).tolist()
+        pairs = [(x, None) for x in ratio] if keep is None else [(None, x) for x in keep]
+        shares = [[kept_of(count, 1, *pair) for count in counts] for pair in pairs]
+        scores = scores._replace(budgets=torch.tensor(shares, device=kept.device))
+        tightest, fewest = None, max(counts)
+    shielded = protected_of(one, valid, scores)
+    found = {
+        row: budget_shortfall(one, prompt, scores, shielded, row, tightest, fewest) for row in rows
+    }
+    short = {row: lack for row, lack in found.items() if lack is not None}
+    for held, most in [*short.values()][:1]:
+        warnings.warn(
+            f"budget {held} of a {one.scope} is below its number of protected entries, {most}: "
+            f"those alone are kept, in {len(short)} of {len(valid)} rows",
+            stacklevel=3,
+        )
+    chosen = [row for row in rows if row not in short]
+    if chosen:
+        given = one, prompt, scores, tightest, reading, kv, fewest
+        some = None if len(chosen) == len(valid) else chosen
+        kept[:, chosen] = kept_entries(*given, some)[:, chosen]
+    kept[:, [*short]] &= shielded[:, [*short]]
+    prompt.cache.evict(kept, kv)
+    return scores, kept
 
 
 def resolve_system(system: Any, refined: Any) -> tuple[System, Scorer | None, HexConfig | None]:
@@ -222,25 +307,19 @@ def resolve_system(system: Any, refined: Any) -> tuple[System, Scorer | None, He
     elif isinstance(system, Scorer):
         one, made = System(system.name, system.name, None, system.scope), system.fresh_copy()
     elif not isinstance(system, HexConfig):
-        checks.no_system(system)
+        checks.raise_no_system(system)
     else:
-        checks.hex_settings(system)
+        checks.check_hex_settings(system)
         one, store = System("hex", "h2o", store="hex"), system
     if refined is not None:
         kind = refinement_name(refined)
-        checks.other_refinement(one.name, one.refinement, kind)
+        if one.refinement not in (None, kind):
+            raise ValueError(
+                f"refined must be settings of {one.refinement} for {one.name!r}, got settings of "
+                f"{kind}"
+            )
         one = one._replace(refinement=kind, settings=refined)
     return one, made, store
-
-
-def fix_neighbours(refinement: Any) -> Any:
-    """Return a refinement whose graph has a fixed number of neighbours, for decoding.
-
-    While the model decodes, there is no document length to adapt the number to.
-    """
-    if isinstance(refinement, GraphSettings):
-        return refinement._replace(adaptive=False)
-    return refinement
 
 
 def with_gates(model: PreTrainedModel, name: str, own: dict[str, Any]) -> dict[str, Any]:
@@ -251,16 +330,13 @@ def with_gates(model: PreTrainedModel, name: str, own: dict[str, Any]) -> dict[s
     return own | {"weights": load_gates(folder, count, input_device(model))}
 
 
-def read_prompt(
-    model: PreTrainedModel,
-    cache: AttendingCache,
-    ids: Tensor,
-    mask: Tensor,
-    looked: dict[str, Any],
+def read_all_but_last(
+    model: PreTrainedModel, cache: AttendingCache, inputs: Inputs
 ) -> AttendingCache:
     """Read a prompt without its last token into a cache, in one call, and return the cache."""
-    if ids.shape[1] > 1:
-        read(model, cache, ids[:, :-1], mask[:, :-1], None, but_last(looked, ids))
+    if inputs.ids.shape[1] > 1:
+        some = inputs.without_last()
+        read(model, cache, some.ids, some.mask, None, some.extra)
     return cache
 
 
@@ -268,36 +344,32 @@ def compress_to_hex(
     model: PreTrainedModel,
     one: System,
     store: HexConfig,
-    ids: Tensor,
-    mask: Tensor,
+    inputs: Inputs,
     chunk: int | None,
     reading: str,
     kv: ModuleType,
-    looked: dict[str, Any],
 ) -> AttendingCache:
     """Return a HEX cache of a prompt without its last token."""
     try:
         cache = HexTransformersCache(model.config, store, kv)
     except ValueError as error:
-        if not str(error).startswith("density"):
+        if not str(error).startswith("density") or not one.name.startswith("hex-"):
             raise
-        checks.raise_hex_density_error(one.name, error)
-    if ids.shape[1] == 1:
+        preset = f"optimized.hex_preset({one.name[:5].upper()!r})._replace(near=True)"
+        raise ValueError(
+            f"{error}: `{preset}` in place of {one.name!r} takes the nearest"
+        ) from error
+    if inputs.ids.shape[1] == 1:
         return cache
+    ids, mask, extra = inputs.without_last()
     mass = scorer("h2o", model, kv)
     watch = [] if one.scorer is None else [mass.watch]
-    seen = but_last(looked, ids)
-    prompt = prefill(model, ids[:, :-1], mask[:, :-1], chunk=chunk, watch=watch, **seen)
+    prompt = prefill(model, ids, mask, chunk=chunk, watch=watch, **extra)
     keys = [layer.whole[0][..., 0].float() for layer in prompt.cache.whole_layers()]
     paid = [mass.memory.get(place, torch.zeros_like(one)) for place, one in enumerate(keys)]
     heavy = [Scored(each, torch.zeros_like(each, dtype=torch.bool)) for each in paid]
     refined = refinement_settings(one, reading)
     return HexTransformersCache.of_prompt(prompt, heavy, kv.compress, store, kv, refinement=refined)
-
-
-def but_last(looked: dict[str, Any], ids: Tensor) -> dict[str, Any]:
-    """Return the other inputs of the model for all ids but the last."""
-    return {name: x[:, :-1] if x.shape == ids.shape else x for name, x in looked.items()}
 
 
 def score_rows(
@@ -345,13 +417,11 @@ def merge_rows(scores: Scores, other: Scores, rows: list[int]) -> Scores:
     return Scores(tuple(one), shared)
 
 
-def protected_of(system: System, prompt: Prefilled, scores: Scores) -> Tensor:
+def protected_of(system: System, valid: Tensor, scores: Scores) -> Tensor:
     """Return a mask of the entries that a system keeps whatever their score, layers first."""
     protected = torch.stack([one.protected for one in scores.scored])
     if system.refinement != "hubkv":
         return protected
-    valid = torch.ones_like(prompt.input_ids, dtype=torch.bool)
-    valid = valid if prompt.valid is None else prompt.valid
     return protected | protected_ends(valid, protected.shape[2], 4, None)
 
 

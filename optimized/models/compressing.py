@@ -10,7 +10,7 @@ from torch import Tensor
 from optimized.models import argument_checks as checks
 from optimized.models._typing import PreTrainedModel
 from optimized.models.attach import detach, is_attached
-from optimized.models.compress_prompt import compressed, resolve_system
+from optimized.models.compress_prompt import OPTIONS, compressed, resolve_system, suggest_option
 
 
 class Compressing:
@@ -31,7 +31,11 @@ class Compressing:
         if more.get("past_key_values") is not None:
             return self.own(ids, *given, **more)
         told = more.get("generation_config") or self.model.generation_config
-        checks.compressing_uncached(more.get("use_cache", told.use_cache))
+        if more.get("use_cache", told.use_cache) is False:
+            raise ValueError(
+                "use_cache must be True within `compressing`, which puts a compressed cache in "
+                "place of the model's, got False"
+            )
         takes = set(signature(self.model.forward).parameters) - {*checks.TEXT, "attention_mask"}
         read: dict[str, Any] = {
             name: x for name, x in more.items() if name in takes and isinstance(x, Tensor)
@@ -68,15 +72,17 @@ def compressing(
         TypeError: there is no such option, or the model is no language model.
         ValueError: the model is in another `compressing`, or `compressed` raises it in a call.
     """
-    checks.require_compress_options(options)
+    for one in options:
+        if one not in OPTIONS:
+            says = suggest_option(one)
+            raise TypeError(f"options must be those of `compressed`, got {one!r}: {says}")
     attached = is_attached(model)
     one = resolve_system(system, options.get("refined"))[0]
-    evicts = one.evicts or options.get("interval") is not None
-    checks.budgeted(one.name, evicts, options.get("ratio"), options.get("keep"))
+    checks.require_budget(one, *(options.get(name) for name in ("interval", "ratio", "keep")))
     before: Any = vars(model).get("generate")
     own: Any = model.generate
-    checks.nested(isinstance(before, Compressing))
-
+    if isinstance(before, Compressing):
+        raise ValueError("model must be in one `compressing` at a time, got one within another")
     vars(model)["generate"] = Compressing(model, own, system, options)
     try:
         yield model

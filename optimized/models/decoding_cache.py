@@ -107,8 +107,13 @@ class DecodingTransformersCache(AttendingCache):
         kv: ModuleType = optimized,
     ) -> None:
         checks.one_of("score", score, SCORES)
-        checks.decoding_settings(settings)
-        checks.require_scope_within_layer(settings)
+        checks.check_decoding_settings(settings)
+        if settings.scope not in checks.OF_ONE_LAYER:
+            raise ValueError(
+                "settings.scope must be 'head' or 'layer', since a layer shrinks before the next "
+                f"one has read the same tokens, got {settings.scope!r}, the default of a "
+                "DecodingConfig"
+            )
         scorer = SCORERS[score]
         if scorer.negative and settings.refinement is not None:
             raise ValueError(
@@ -117,7 +122,7 @@ class DecodingTransformersCache(AttendingCache):
             )
         count = count_full_attention_layers(config)
         if scorer.gated:
-            checks.gates(weights, count)
+            checks.require_gates(weights, count)
         gates = iter(weights if weights is not None else [None] * count)
         super().__init__(config, lambda: DecodingLayer(settings, scorer, next(gates), kv))
 

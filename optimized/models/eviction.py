@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Bool
 from torch import Tensor
 
 import optimized
@@ -25,6 +26,7 @@ from optimized.models.layer import (
     rows_of_states,
     without_autocast,
 )
+from reference._validation.checks import must_be, shaped
 from reference._validation.contract import trusted
 
 # A function that a layer calls after each call of the model, with queries, keys, values, mask and
@@ -103,12 +105,12 @@ class EvictionLayer(AttendingLayer):
         if valid is None or not self.evicted:
             return valid
         flags = valid.new_ones(valid.shape[0], self.keys.shape[2])
-        since = self.since
+        since = self.new_tokens
         flags[:, flags.shape[1] - since :] = valid[:, valid.shape[1] - since :]
         return flags
 
     @property
-    def since(self) -> int:
+    def new_tokens(self) -> int:
         """Number of tokens added after the eviction."""
         return self.seen - self.seen_before
 
@@ -133,7 +135,7 @@ class EvictionLayer(AttendingLayer):
         """Remove the last token."""
         dense = self.whole
         heads, held = dense[0].shape[:2].numel(), dense[0].shape[2]
-        if self.since or not self.evicted or (self.old is None and len(self.last) == heads):
+        if self.new_tokens or not self.evicted or (self.old is None and len(self.last) == heads):
             self.keys, self.values = map_both(lambda x: x[:, :, :-1], *dense)
         elif self.last:
             bounds = torch.arange(heads + 1, device=dense[0].device) * held
@@ -152,7 +154,7 @@ class EvictionLayer(AttendingLayer):
     def take_rows(self, rows: Tensor) -> None:
         """Replace the batch rows by those with the given indices."""
         keys, values = self.whole
-        heads, held = keys.shape[1], keys.shape[2] - (self.since if self.evicted else 0)
+        heads, held = keys.shape[1], keys.shape[2] - (self.new_tokens if self.evicted else 0)
         if self.old is None:
             last = torch.zeros(len(keys), heads, held, dtype=torch.bool)
             last.view(-1)[self.last] = True
@@ -208,8 +210,11 @@ class LatentLayer(EvictionLayer):
     def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
         """Add the new rows, expand all rows left, and return the attention output over them."""
         expand, self.expand = self.expand, None
-        checks.unexpanded(expand is None)
-        assert expand is not None
+        if expand is None:
+            raise ValueError(
+                "model must expand the latent rows of its cache in `expand_kv` of its attention, "
+                "got one that does not, or that `attach` did not prepare"
+            )
         assert self.keys is not None
         new, _, hidden = self.take_arriving()
         self.keys = self.values = torch.cat([self.keys, new], 2)
@@ -269,7 +274,7 @@ class EvictionCache(AttendingCache):
     def take_back(self) -> None:
         """Remove the last token, so that it can be read again."""
         if self.states and not self.before:
-            checks.nothing_new(self.get_seq_length())
+            super().take_back()
         for layer in self.layers:
             if hasattr(layer, "take_back"):
                 layer.take_back()
@@ -295,7 +300,12 @@ class EvictionCache(AttendingCache):
                 was evicted before.
         """
         layers = self.whole_layers()
-        checks.masks(list(kept), [tuple(layer.whole[0].shape[:-1]) for layer in layers], self.valid)
+        checks.require_one_per_layer("kept", kept, len(layers))
+        for index, (layer, one) in enumerate(zip(layers, kept, strict=True)):
+            must_be(f"kept[{index}]", one, Bool[Tensor, "*axes"])
+            shaped(f"kept[{index}]", one, layer.whole[0].shape[:-1])
+            if self.valid is not None and bool((one & ~self.valid[:, None]).any()):
+                raise ValueError(f"kept[{index}] must be False at padding, got True")
         for layer, one in zip(layers, kept, strict=True):
             layer.adopt(kv.evict(*layer.whole, one))
 
@@ -329,17 +339,17 @@ class EvictionCache(AttendingCache):
                 or the cache is empty or was compressed before.
         """
         layers = self.whole_layers()
-        checks.one_a_layer("scored", scored, len(layers))
-        settings |= checks.scope(compressor, scope, budgets)
-        if settings.get("valid") is not None:
-            checks.padding(settings["valid"], self.valid)
-        elif self.valid is not None:
-            settings["valid"] = self.valid
+        checks.require_one_per_layer("scored", scored, len(layers))
+        settings |= checks.scope_argument(compressor, scope, budgets)
+        if settings.get("valid") is None:
+            settings |= {} if self.valid is None else {"valid": self.valid}
+        elif self.valid is not None and bool((settings["valid"] & ~self.valid).any()):
+            raise ValueError("valid must be False at the padding that was read, got True")
         checks.require_refinable_scores(
             compressor, settings.get("refinement"), scored, settings.get("valid")
         )
         if budgets is not None:
-            checks.one_a_layer("budgets", budgets, len(layers))
+            checks.require_one_per_layer("budgets", budgets, len(layers))
         if settings.get("scope") == "model":
             keys, values = map(torch.stack, zip(*(layer.whole for layer in layers), strict=True))
             both = Scored(*(torch.stack(parts) for parts in zip(*scored, strict=True)))

@@ -109,7 +109,7 @@ class HexTransformersCache(AttendingCache):
         settings: optimized.HexConfig = optimized.HexConfig(),  # noqa: B008
         kv: ModuleType = optimized,
     ) -> None:
-        checks.hex_settings(settings)
+        checks.check_hex_settings(settings)
         if isinstance(config, AttendingCache):
             held = next(one.keys for one in config.layers if isinstance(one, AttendingLayer))
             assert held is not None
@@ -147,10 +147,10 @@ class HexTransformersCache(AttendingCache):
             ValueError: the compressor raises it, or scores have another number of layers.
         """
         whole = prompt.cache.whole_layers()
-        checks.one_a_layer("scored", scored, len(whole))
+        checks.require_one_per_layer("scored", scored, len(whole))
         checks.require_refinable_scores(compressor, how.get("refinement"), scored, None)
         cache = cls(prompt.cache, settings, kv)
-        scope = dict.fromkeys(checks.scope(compressor, None, None), "layer")
+        scope = dict.fromkeys(checks.scope_argument(compressor, None, None), "layer")
         layers = (layer for layer in cache.layers if isinstance(layer, HexLayer))
         for layer, source, one in zip(layers, whole, scored, strict=True):
             layer.lazy_initialization(*source.whole)
@@ -163,8 +163,7 @@ class HexTransformersCache(AttendingCache):
             ]
             layer.held = stored[0] if prompt.valid is None else tuple(stored)
             layer.seen = source.seen
-        for known in ("valid", "ends", "ahead", "looked", "digest", "reader", "carries"):
-            setattr(cache, known, getattr(prompt.cache, known))
+        cache.copy_record(prompt.cache)
         return cache
 
 

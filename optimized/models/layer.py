@@ -90,8 +90,13 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         assert self.keys is not None
-        checks.same_batch(key_states, self.keys.shape[0])
-        checks.narrowed(value_states.dtype, self.keys.dtype)
+        checks.require_batch_size(key_states, self.keys.shape[0])
+        new, held = value_states.dtype, self.keys.dtype
+        if torch.promote_types(new, held) != new and torch.finfo(new).bits < torch.finfo(held).bits:
+            raise ValueError(
+                f"model must compute in the type of the cache, {held}, got {new}: make the cache "
+                "after the model is converted"
+            )
         self.arriving = key_states, value_states
         return self, self
 
@@ -213,6 +218,11 @@ class StateLayer(LastingLayer, LinearAttentionLayer):
         type(self).__init__(self, self.number_of_states)
 
 
+def unsupported(what: str, instead: str) -> NotImplementedError:
+    """Return an error for an operation that compressed caches do not support."""
+    return NotImplementedError(f"{what} is not supported on a compressed cache; {instead}")
+
+
 def rows_of_states(held: dict[str, Any], rows: Tensor) -> dict[str, Any]:
     """Return the given batch rows of a layer's convolution and recurrent states."""
     kinds = {kind: held[kind] for kind in ("conv_states", "recurrent_states")}
@@ -227,8 +237,11 @@ def own_layers(config: Any) -> list[Any]:
     try:
         layers = DynamicCache(config=config).layers
     except AttributeError as error:
-        checks.raise_unknown_layer_kinds(config.model_type, error)
-    checks.known_layers(config, layers)
+        raise ValueError(
+            "model must say in its configuration what each of its layers caches, got "
+            f"{config.model_type!r}: {error}"
+        ) from error
+    checks.require_known_layers(config, layers)
     return layers
 
 
@@ -252,7 +265,7 @@ def build_layers(
             for one in config.layers
         ]
         held = [one.expands for one in config.layers if isinstance(one, AttendingLayer)]
-        checks.latent(any(held) and not whole().expands)
+        checks.reject_latent_rows(any(held) and not whole().expands)
         return every, deepcopy(config.states, memo)
     layers: list[Any] = []
     states = {}
@@ -265,8 +278,8 @@ def build_layers(
             layers.append(WindowLayer(one.sliding_window))
         else:  # a recurrent state alone, or no cache at all
             layers.append(states.get(index, one))
-    checks.sharing(config, layers)
-    checks.latent(is_latent(config) and not whole().expands)
+    checks.reject_shared_keys(config, layers)
+    checks.reject_latent_rows(is_latent(config) and not whole().expands)
     return layers, states
 
 
@@ -297,7 +310,12 @@ WITH_TEXT = 4
 def flags_of(masks: dict[str, Any], seen: int, new: int) -> Tensor | None:
     """Return which tokens are not padding, from the attention masks of a model's decoder."""
     mask = masks.get("full_attention")
-    checks.both_ways(isinstance(mask, UnsupportedMask))
+    if isinstance(mask, UnsupportedMask):
+        raise ValueError(
+            "model must attend to earlier tokens alone, got a mask by which the tokens of an image "
+            "see each other: prompts with images are not served for this model, and text is where "
+            "the model makes no such mask for it"
+        )
     if mask is None:
         return None
     flags = mask[:, 0, 0].to(torch.bool)
@@ -331,7 +349,7 @@ class Digest:
     def __init__(self, number: Tensor | int = 0) -> None:
         self.number = number
 
-    def of(self, ids: Tensor, real: Tensor | None) -> "Digest":
+    def extend(self, ids: Tensor, real: Tensor | None) -> "Digest":
         """Return the digest after more ids.
 
         Args:
@@ -352,11 +370,11 @@ class Digest:
         terms = terms * table[(behind - 1).clamp(min=0)] * real
         return Digest(number * table[behind[:, 0]] + terms.sum(-1))
 
-    def rows(self, rows: Tensor) -> "Digest":
+    def select_rows(self, rows: Tensor) -> "Digest":
         """Return the digest of the given batch rows."""
         return self if isinstance(self.number, int) else Digest(self.number[rows])
 
-    def same(self, other: "Digest") -> bool:
+    def equals(self, other: "Digest") -> bool:
         """Return whether two digests are equal, so that the ids were the same."""
         return bool((torch.as_tensor(self.number) == torch.as_tensor(other.number)).all())
 
@@ -390,6 +408,11 @@ class AttendingCache(Cache, CallAwareCache):
         self.digest: Digest | None = Digest()
         self.reader: int | None = None
 
+    def copy_record(self, other: "AttendingCache") -> None:
+        """Take over the record of the tokens that another cache has seen."""
+        for name in ("valid", "ends", "ahead", "looked", "digest", "reader", "carries"):
+            setattr(self, name, getattr(other, name))
+
     @property
     def nbytes(self) -> int:
         """Bytes of every storage that layers and mask keep alive; the digest adds 8 bytes a row."""
@@ -398,7 +421,7 @@ class AttendingCache(Cache, CallAwareCache):
     @property
     def max_cache_len(self) -> int:
         """Raise an error: only an adapter reads this, to replace the cache by one of its own."""
-        checks.unsupported("prefix tuning", "generate without the adapter")
+        raise unsupported("prefix tuning", "generate without the adapter")
 
     def store_hidden(self, layer: int, hidden: Tensor) -> None:
         """Store the hidden states at the input of a layer's attention until it attends."""
@@ -412,28 +435,31 @@ class AttendingCache(Cache, CallAwareCache):
         """
         seen = self.get_seq_length()
         counting = [layer for layer in self.layers if isinstance(layer, CacheLayerMixin)]
-        late = any(x.get_seq_length() != seen or vars(x).get("arriving") for x in counting)
-        checks.interrupted(late)
+        if any(x.get_seq_length() != seen or vars(x).get("arriving") for x in counting):
+            raise ValueError(
+                "past_key_values must hold what a whole call of an attached model left, got "
+                "entries that were put there by `update` (as prefix tuning does) or by a call that "
+                "failed: make a new cache"
+            )
         new = inputs.get("input_ids")
         new = inputs["inputs_embeds"] if new is None else new
-        checks.some_new(new, seen)
+        if not new.shape[1]:
+            raise ValueError(
+                f"input_ids must hold the {seen} tokens that the cache has seen and new ones "
+                "behind them, got no new one; a model called without `generate` takes only new ones"
+            )
         if isinstance(inputs.get("attention_mask"), dict):  # one mask for each kind of layer
             inputs["attention_mask"] = flags_of(inputs["attention_mask"], seen, new.shape[1])
         checks.require_batch_token_mask(inputs.get("attention_mask"))
         if seen:
-            checks.same_batch(new, len(self.ends))
-            if self.same_again(new.shape[1], inputs):
-                self.take_back()
-                known = None if self.valid is None else self.valid[:, : seen - 1]
-                named = self.digest is not None and inputs.get("input_ids") is not None
-                self.digest = Digest().of(new[:, :-1], known) if named else None
-                self.ends = [end - 1 for end in self.ends]
-                seen, new = seen - 1, new[:, -1:]
-                for name in ("input_ids", "inputs_embeds"):
-                    if inputs.get(name) is not None:
-                        inputs[name] = inputs[name][:, -1:]
-                inputs["position_ids"] = inputs["position_ids"][..., -1:]
-        checks.all_again(seen > 0 and self.repeats(inputs.get("input_ids")), seen)
+            checks.require_batch_size(new, len(self.ends))
+            if self.repeats_exactly(new.shape[1], inputs):
+                seen, new = seen - 1, self.read_last_again(inputs, new)
+        if seen and self.repeats_and_continues(inputs.get("input_ids")):
+            raise ValueError(
+                f"input_ids must be the new ids alone, got the {seen} in the cache once more in "
+                "front of them: give `input_ids[:, cache.get_seq_length():]`; `generate` takes all"
+            )
         mask, given, count = inputs.get("attention_mask"), inputs.get("position_ids"), new.shape[1]
         places = self.continued_positions(mask, given, new, seen)
         if places is not None:
@@ -441,27 +467,42 @@ class AttendingCache(Cache, CallAwareCache):
             self.admit(count, None, seen)
             ends = [end + count for end in self.ends]
         else:
-            valid, gone = self.with_new(mask, new, seen)
+            valid, gone = self.mask_with_new(mask, new, seen)
             real = None if valid is None else valid[:, seen:]
             self.admit(count, real, seen)
             before = [end - left for end, left in zip(self.ends, gone, strict=True)] if seen else []
             every = new.new_ones(new.shape[:2], dtype=torch.bool) if real is None else real
             places, ends, ahead = self.new_positions(given, every, before)
-        checks.learned(decoder, places)
+        checks.require_learned_positions(decoder, places)
         if seen:
-            checks.growing(getattr(decoder, "rotary_emb", None), max(self.ends), places)
+            checks.reject_changing_rotation(
+                getattr(decoder, "rotary_emb", None), max(self.ends), places
+            )
         self.valid, self.ends, self.ahead = valid, ends, ahead
         named = inputs.get("input_ids") is not None and not any(gone)
-        self.digest = self.digest.of(new, real) if self.digest is not None and named else None
+        self.digest = self.digest.extend(new, real) if self.digest is not None and named else None
         return inputs | {"attention_mask": valid, "position_ids": places}
 
-    def repeats(self, ids: Tensor | None) -> bool:
+    def read_last_again(self, inputs: dict[str, Any], ids: Tensor) -> Tensor:
+        """Remove the last token seen; reduce a call's inputs to it, and return its id."""
+        self.take_back()
+        known = None if self.valid is None else self.valid[:, : ids.shape[1] - 1]
+        named = self.digest is not None and inputs.get("input_ids") is not None
+        self.digest = Digest().extend(ids[:, :-1], known) if named else None
+        self.ends = [end - 1 for end in self.ends]
+        for name in ("input_ids", "inputs_embeds"):
+            if inputs.get(name) is not None:
+                inputs[name] = inputs[name][:, -1:]
+        inputs["position_ids"] = inputs["position_ids"][..., -1:]
+        return ids[:, -1:]
+
+    def repeats_and_continues(self, ids: Tensor | None) -> bool:
         """Return whether ids begin with all ids seen, and new ones follow."""
         seen = self.get_seq_length()
         if ids is None or self.digest is None or ids.shape[1] <= seen:
             return False
         known = None if self.valid is None else self.valid[:, :seen]
-        return self.digest.same(Digest().of(ids[:, :seen], known))
+        return self.digest.equals(Digest().extend(ids[:, :seen], known))
 
     def continued_positions(
         self, mask: Tensor | None, given: Tensor | None, new: Tensor, seen: int
@@ -485,7 +526,7 @@ class AttendingCache(Cache, CallAwareCache):
         told = [[*range(end, end + count)] for end in self.ends]
         return places + self.ahead if places.tolist() == told else None
 
-    def same_again(self, count: int, inputs: dict[str, Any]) -> bool:
+    def repeats_exactly(self, count: int, inputs: dict[str, Any]) -> bool:
         """Return whether a call brings exactly the tokens seen, as `generate` passes them."""
         mask, places = inputs.get("attention_mask"), inputs.get("position_ids")
         if count != self.get_seq_length() or places is None:
@@ -496,7 +537,7 @@ class AttendingCache(Cache, CallAwareCache):
             last = last - self.ahead[:, 0]
         return last.tolist() == self.ends and (mask is None or mask.shape[1] == count)
 
-    def with_new(
+    def mask_with_new(
         self, mask: Tensor | None, new: Tensor, seen: int
     ) -> tuple[Tensor | None, list[int]]:
         """Return a mask of the tokens that are not padding, and how many each row withdraws.
@@ -509,7 +550,7 @@ class AttendingCache(Cache, CallAwareCache):
             if known is None:
                 return None, none
             return torch.cat([known, known.new_ones(new.shape[:2])], 1), none
-        checks.mask(mask, new.shape[0], seen + new.shape[1])
+        checks.require_mask_of_all_tokens(mask, new.shape[0], seen + new.shape[1])
         valid = mask.to(torch.bool)
         gone = checks.count_hidden_tail(valid[:, :seen], known, self.evicts and not self.states)
         return None if bool(valid.all()) else valid, gone.tolist()
@@ -570,12 +611,24 @@ class AttendingCache(Cache, CallAwareCache):
         """
         if not seen and real is not None:
             checks.require_left_padding("attention_mask", real)
-        if self.states:
-            checks.check_recurrent_calls(self.carries, count, real, seen)
+        if self.states and seen and count > 1 and not self.carries:
+            raise ValueError(
+                "model must carry its states from call to call, got one whose states begin anew "
+                f"where it reads {count} tokens behind {seen}: let it read the prompt at once, and "
+                "then one token at a time"
+            )
+        if self.states and count == 1 and real is not None and not bool(real.all()):
+            raise ValueError(
+                "attention_mask must be 1 in a call of one token, got 0: a model with states takes "
+                "any single token for text"
+            )
 
     def take_back(self) -> None:
         """Remove the last token, so that it can be read again."""
-        checks.nothing_new(self.get_seq_length())
+        raise ValueError(
+            f"input_ids must hold a new token behind the {self.get_seq_length()} that the cache "
+            "has seen, got none: append the token that the last logits predict"
+        )
 
     def reset(self) -> None:
         """Forget every token."""
@@ -591,7 +644,15 @@ class AttendingCache(Cache, CallAwareCache):
             carries: whether its recurrent states continue when a call brings several tokens.
             layers: how many layers its cache has.
         """
-        checks.another_model(self.reader not in (None, reader), len(self.layers), layers)
+        if len(self.layers) != layers:
+            raise ValueError(
+                f"past_key_values must have {layers} layers, as the model has, got "
+                f"{len(self.layers)}"
+            )
+        if self.reader not in (None, reader):
+            raise ValueError(
+                "past_key_values must be a cache that this model filled, got one of another model"
+            )
         self.reader, self.carries = reader, carries
 
     def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
@@ -632,7 +693,11 @@ class AttendingCache(Cache, CallAwareCache):
         Raises:
             NotImplementedError: the cache stores codes, whose rows cannot be selected.
         """
-        checks.reject_row_selection(self.evicts)
+        if not self.evicts:
+            raise unsupported(
+                "rearranging rows (beams, several sequences)",
+                "repeat the prompts before they are compressed, or take a system that evicts",
+            )
         indices = indices.cpu()  # layers keep a part of their bookkeeping on the CPU
         for layer in {id(one): one for one in (*self.layers, *self.states.values())}.values():
             if isinstance(layer, LastingLayer):
@@ -640,12 +705,12 @@ class AttendingCache(Cache, CallAwareCache):
         self.ends = [self.ends[row] for row in indices.tolist()]
         self.valid = None if self.valid is None else self.valid[indices]
         self.ahead = self.ahead[indices]
-        self.digest = None if self.digest is None else self.digest.rows(indices)
+        self.digest = None if self.digest is None else self.digest.select_rows(indices)
 
     def crop(self, tokens_to_remove: int) -> None:
         """Raise an error: tokens cannot be removed, as assisted decoding needs."""
         del tokens_to_remove
-        checks.unsupported("assisted decoding (crop)", "greedy, sampling and beams are")
+        raise unsupported("assisted decoding (crop)", "greedy, sampling and beams are")
 
     def check_prefix(self, ids: Tensor) -> None:
         """Refuse ids that do not begin with those that were seen.
@@ -659,10 +724,20 @@ class AttendingCache(Cache, CallAwareCache):
             if bool((each == each[:, :1]).all()):
                 self.batch_repeat_interleave(count // rows)
         seen = self.get_seq_length()
-        checks.require_all_seen_ids(seen, ids.shape[1])
+        if ids.shape[1] < seen:
+            raise ValueError(
+                f"input_ids must begin with the {seen} tokens that the cache has seen, got "
+                f"{ids.shape[1]} in all: give `generate` every token so far, and new ones behind "
+                "them; several questions of one prompt are asked within `cache.undone()`"
+            )
         if seen and len(ids) == len(self.ends) and self.digest is not None:
             known = None if self.valid is None else self.valid[:, :seen]
-            checks.require_seen_prefix(not self.digest.same(Digest().of(ids[:, :seen], known)))
+            if not self.digest.equals(Digest().extend(ids[:, :seen], known)):
+                raise ValueError(
+                    "input_ids must begin with the tokens that the cache has seen, got others: "
+                    "append new ids to the old ones, since a text that is encoded again may have "
+                    "other ids; other questions of one prompt are asked within `cache.undone()`"
+                )
 
     def __copy__(self) -> Self:
         """Return an independent copy; it shares tensors, which are never changed in place."""

@@ -87,7 +87,7 @@ def prefill(
     require_attachment(model)
     if not isinstance(watch, Sequence) or not all(map(callable, watch)):
         raise TypeError(f"watch must be a list of functions, got {watch!r}")
-    checks.token_ids(input_ids, attention_mask)
+    checks.require_token_ids(input_ids, attention_mask)
     must_be("chunk", chunk, Positive | None)
     checks.check_image_inputs(model, input_ids, looked, chunk)
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
@@ -132,11 +132,15 @@ def read(
                 **{name: x[:, start:stop] for name, x in counted.items()},
                 **first,
             ).logits[:, -1]
-            checks.require_cached_prompt(cache.get_seq_length())
+            if not cache.get_seq_length():
+                raise ValueError(
+                    "model must cache what it reads, got one that cached nothing: call "
+                    "`model.eval()`, or switch gradient checkpointing off"
+                )
             first, counted = {}, positions
     cache.looked = tuple(looked)
     if cache.digest is None:  # the decoder got embeddings of images, and no ids
-        cache.digest = Digest().of(ids, None if cache.valid is None else mask.bool())
+        cache.digest = Digest().extend(ids, None if cache.valid is None else mask.bool())
     return logits
 
 

@@ -95,27 +95,36 @@ class QuantizedLayer(RestoringLayer):
 
     def __init__(self, name: str, exact_outliers: bool, kv: ModuleType) -> None:
         super().__init__(kv)
-        self.name, _, self.bits = name.partition("-")
-        self.exact_outliers = exact_outliers
+        self.name, self.exact_outliers = name, exact_outliers
 
     def start(self, query: Tensor, keys: Tensor, values: Tensor) -> Any:
         """Return the quantised first tokens."""
         del query
-        if self.name == "kivi":
-            return self.kv.kivi_prefill(keys, values, bits=int(self.bits))
-        return self.kv.gear_prefill(keys, values)
+        return quantize(self.name, keys, values, self.kv)
 
     def read(self) -> tuple[Tensor, Tensor]:
         """Return the restored keys and values."""
-        if self.name == "kivi":
-            return self.kv.kivi_read(self.held)
-        return self.kv.gear_read(self.held, exact_outliers=self.exact_outliers)
+        return restore(self.name, self.held, self.exact_outliers, self.kv)
 
     def append(self, query: Tensor, keys: Tensor, values: Tensor) -> None:
         """Store new tokens, and quantise each full group."""
         del query
-        add = self.kv.kivi_append if self.name == "kivi" else self.kv.gear_append
+        add = self.kv.gear_append if self.name == "gear" else self.kv.kivi_append
         self.held = add(self.held, keys, values)
+
+
+def quantize(name: str, keys: Tensor, values: Tensor, kv: ModuleType) -> Any:
+    """Return keys and values in the codes of KIVI or GEAR."""
+    if name == "gear":
+        return kv.gear_prefill(keys, values)
+    return kv.kivi_prefill(keys, values, bits=int(name.removeprefix("kivi-")))
+
+
+def restore(name: str, held: Any, exact_outliers: bool, kv: ModuleType) -> tuple[Tensor, Tensor]:
+    """Return the keys and values that codes of KIVI or GEAR restore."""
+    if name == "gear":
+        return kv.gear_read(held, exact_outliers=exact_outliers)
+    return kv.kivi_read(held)
 
 
 class QuantizedTransformersCache(AttendingCache):

@@ -12,19 +12,17 @@ from optimized import Scored
 from optimized.models.attention import Softmax
 from optimized.models.eviction import EvictionCache, EvictionLayer, ragged_without_positions
 from optimized.models.layer import AttendingCache, AttendingLayer
+from optimized.models.quantized import QUANTIZERS, quantize, restore
 from optimized.models.systems import System, hex_settings, refinement_settings
 
 
-def stored(
+def quantize_tokens(
     system: System, keys: Tensor, values: Tensor, mass: Tensor | None, reading: str, kv: ModuleType
 ) -> Any:
     """Return the quantised form of some tokens."""
     assert system.store is not None
-    method, _, bits = system.store.partition("-")
-    if method == "kivi":
-        return kv.kivi_prefill(keys, values, bits=int(bits))
-    if method == "gear":
-        return kv.gear_prefill(keys, values)
+    if system.store in QUANTIZERS:
+        return quantize(system.store, keys, values, kv)
     if mass is None:
         mass = keys.new_zeros(keys.shape[:-1], dtype=torch.float32)
     scored = Scored(mass, torch.zeros_like(mass, dtype=torch.bool))
@@ -32,13 +30,12 @@ def stored(
     return kv.compress(keys, values, scored, store=settings, refinement=refined)
 
 
-def restored(system: System, held: Any, reading: str, kv: ModuleType) -> tuple[Tensor, Tensor]:
+def restore_tokens(
+    system: System, held: Any, reading: str, kv: ModuleType
+) -> tuple[Tensor, Tensor]:
     """Return the restored keys and values of quantised tokens."""
-    method = str(system.store).partition("-")[0]
-    if method == "kivi":
-        return kv.kivi_read(held)
-    if method == "gear":
-        return kv.gear_read(held, exact_outliers=reading == "remedied")
+    if system.store in QUANTIZERS:
+        return restore(system.store, held, reading == "remedied", kv)
     return kv.hex_read(held)
 
 
@@ -71,7 +68,9 @@ class Codes:
             mass = kv.shift_scores(mass[None])[0]
         if self.offsets is None:
             mass = None if mass is None else mass.view(keys.shape[:-1])
-            self.held = [stored(system, keys, values, mass, reading, kv)] if keys.numel() else []
+            self.held = (
+                [quantize_tokens(system, keys, values, mass, reading, kv)] if keys.numel() else []
+            )
             return
         self.held = []
         bounds = self.offsets.tolist()
@@ -79,12 +78,14 @@ class Codes:
             some = slice(start, stop)
             part = None if mass is None else mass[some][None, None]
             pool = keys[some][None, None], values[some][None, None]
-            self.held.append(stored(system, *pool, part, reading, kv) if stop > start else None)
+            self.held.append(
+                quantize_tokens(system, *pool, part, reading, kv) if stop > start else None
+            )
 
     def read(self) -> tuple[Tensor, Tensor]:
         """Return restored keys and values: dense, or concatenated head after head."""
         system, reading, kv = self.how
-        parts = [restored(system, one, reading, kv) for one in self.held if one is not None]
+        parts = [restore_tokens(system, one, reading, kv) for one in self.held if one is not None]
         if not parts:
             return self.empty
         if self.offsets is None:
@@ -92,7 +93,7 @@ class Codes:
         keys, values = zip(*parts, strict=True)
         return torch.cat([x[0, 0] for x in keys]), torch.cat([x[0, 0] for x in values])
 
-    def into(self, layer: EvictionLayer, since: tuple[Tensor, Tensor]) -> None:
+    def restore_into(self, layer: EvictionLayer, since: tuple[Tensor, Tensor]) -> None:
         """Put the restored entries into a layer, followed by the exact later tokens."""
         keys, values = self.read()
         if self.offsets is None:
@@ -123,7 +124,7 @@ class QuantizedEvictionLayer(AttendingLayer):
         self.values = torch.cat([self.values, values], 2)
         whole = EvictionLayer()
         whole.seen, whole.seen_before, whole.evicted = self.seen, self.seen_before, True
-        self.codes.into(whole, (self.keys, self.values))
+        self.codes.restore_into(whole, (self.keys, self.values))
         return whole.attend(query, valid, softmax)
 
     def reset(self) -> None:
@@ -160,5 +161,4 @@ class QuantizedEvictionCache(AttendingCache):
             layer.seen = layer.seen_before = source.seen
             paid = None if scores is None else scores[index]
             layer.codes = Codes(source, paid, system, reading, kv)
-        for known in ("valid", "ends", "ahead", "looked", "digest", "reader", "carries"):
-            setattr(self, known, getattr(cache, known))
+        self.copy_record(cache)

@@ -90,7 +90,7 @@ class Scorer:
     """Its colour in pictures."""
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
-        checks.settings(self.name, settings, self.takes)
+        checks.require_known_settings(self.name, settings, self.takes)
         must_be("window", settings.get("window"), Positive | None)
         self.model, self.kv, self.settings = model, kv, settings
         self.memory: dict[int, Any] = {}

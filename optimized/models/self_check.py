@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache
 
 import optimized
-from optimized.models import argument_checks as checks
 from optimized.models._typing import PreTrainedModel
 from optimized.models.attention import (
     CHECKING,
@@ -79,8 +78,12 @@ def run_self_check(model: PreTrainedModel) -> ModelTraits:
         )
     decoder = decoder_of(model)
     cache, modules = EvictionCache(decoder.config), attentions(decoder)
-    lost = {n for n, layer in enumerate(cache.layers) if isinstance(layer, EvictionLayer)}
-    checks.unfound(named, len(lost - {one.layer_idx for one in modules}))
+    whole = {n for n, layer in enumerate(cache.layers) if isinstance(layer, EvictionLayer)}
+    if lost := whole - {one.layer_idx for one in modules}:
+        raise ValueError(
+            f"model must attend in `self_attn` of each block, got {named!r} with {len(lost)} whose "
+            "attention is elsewhere"
+        )
     own, training = implementation(decoder), model.training
     name = register_attention(own)
     decoder.set_attn_implementation(name)
@@ -121,7 +124,12 @@ def run_self_check(model: PreTrainedModel) -> ModelTraits:
         decoder.set_attn_implementation(own)
     if len(run.found) != len(cache.evictable()) * len(CALLS):
         raise ValueError("model must call the attention of every layer once")
-    checks.require_equal_widths(named, [layer.whole for layer in cache.evictable()])
+    for keys, values in (layer.whole for layer in cache.evictable()):
+        if keys.shape != values.shape:
+            raise ValueError(
+                f"model must have values as wide as its keys, got {named!r} with keys of "
+                f"{keys.shape[-1]} and values of {values.shape[-1]} channels"
+            )
     formula, module, rotation = torch.tensor(run.found).amax(0).tolist()
     for moved, allowed in ((formula, SHARP), (module, run.loose)):
         if not moved <= allowed:
@@ -183,7 +191,11 @@ class Run:
             return
         if "past_key_values" not in inputs:
             raise ValueError("model must hand `past_key_values` to its attention by name")
-        checks.masks_by_kind(type(module).__name__, inputs.get("attention_mask"))
+        if isinstance(masks := inputs.get("attention_mask"), dict):
+            raise ValueError(
+                "model must hand one mask to the attention of a layer, got one whose "
+                f"{type(module).__name__} takes {', '.join(map(str, masks))}"
+            )
         queries: list[Tensor] = []
         ours.observe = lambda query, *_: queries.append(query)
         flags = self.mask[:, : self.new.stop].bool().to(output[0].device)
@@ -229,7 +241,12 @@ def compare_attention(
         # in the mask it would be NaN at padding.
         lowest = torch.finfo(torch.float32).min
         attention_mask = attention_mask.to(queries.dtype).clamp(min=lowest)
-        checks.reject_additive_bias(type(module).__name__, attention_mask)
+        biased = (attention_mask > torch.finfo(torch.float16).min) & (attention_mask != 0)
+        if bool(biased.any()):
+            raise ValueError(
+                "model must weigh tokens by their keys, and mask some, got one whose "
+                f"{type(module).__name__} adds numbers of its own to the products"
+            )
         seen = attention_mask[:, 0, -1] == 0  # the last query sees all real tokens
     eager = native_attention("eager", module)
     own = eager(module, queries, keys, values, attention_mask, **how)[0]

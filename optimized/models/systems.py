@@ -46,7 +46,7 @@ class System(NamedTuple):
         scorer = self.scorer if self.evicts else None
         return [part for part in (scorer, self.refinement, store) if part is not None]
 
-    def changed(self, part: str | None) -> dict[str, Any]:
+    def changes_of(self, part: str | None) -> dict[str, Any]:
         """Return the changed settings of a part."""
         return {setting: value for owner, setting, value in self.changes if owner == part}
 
@@ -54,6 +54,11 @@ class System(NamedTuple):
     def evicts(self) -> bool:
         """Whether it evicts entries, so that it needs a budget."""
         return self.scorer is not None and self.store is None
+
+    @property
+    def shares_budget(self) -> bool:
+        """Whether its scorer shares the budget among layers."""
+        return self.scorer is not None and SCORERS[self.scorer].sharing is not None
 
 
 FULL = System("full")
@@ -75,7 +80,7 @@ def system_named(name: str) -> System:
     before, arrow, then = name.partition(">")
     if arrow:
         evicting = system_named(before)
-        checks.known_name("store", then, STORES)
+        checks.require_known_name("store", then, STORES)
         if not evicting.evicts:
             raise ValueError(f"system must evict before '>', got {name!r}")
         return evicting._replace(name=name, then=then)
@@ -118,7 +123,7 @@ def refinement_name(settings: Any) -> str:
     return kinds[type(settings)]
 
 
-def settings_of(scorer: str, reading: str) -> dict[str, Any]:
+def reading_settings(scorer: str, reading: str) -> dict[str, Any]:
     """Return the settings of a scorer that depend on the reading."""
     return {"exact": reading == "remedied"} if "exact" in SCORERS[scorer].takes else {}
 
@@ -149,10 +154,10 @@ def refinement_settings(one: System, reading: str) -> Any:
         return None
     if one.settings:
         return one.settings
-    return usual(one.refinement, reading)._replace(**one.changed(one.refinement))
+    return default_refinement(one.refinement, reading)._replace(**one.changes_of(one.refinement))
 
 
-def usual(refinement: str, reading: str) -> Any:
+def default_refinement(refinement: str, reading: str) -> Any:
     """Return the default settings of a refinement under a reading."""
     if refinement == "graphkv":
         graph: dict[str, Any] = dict.fromkeys(GRAPH, reading == "remedied")
@@ -163,12 +168,12 @@ def usual(refinement: str, reading: str) -> Any:
 def hex_settings(one: System, reading: str) -> optimized.HexConfig:
     """Return the settings of a HEX or KCVT under a reading."""
     assert one.store is not None
-    given, changed = None if one.refinement else one.settings, one.changed("hex")
+    given, changed = None if one.refinement else one.settings, one.changes_of("hex")
     preset = given or optimized.hex_preset(one.store.upper())
-    return remedied(preset._replace(**changed), reading)._replace(**changed)
+    return correct_hex(preset._replace(**changed), reading)._replace(**changed)
 
 
-def remedied(config: optimized.HexConfig, reading: str) -> optimized.HexConfig:
+def correct_hex(config: optimized.HexConfig, reading: str) -> optimized.HexConfig:
     """Return settings of HEX with the corrections of a reading switched on or off."""
     on = reading == "remedied" and config.recent > 0
     return config._replace(**dict.fromkeys(HEX, on))

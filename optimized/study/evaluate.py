@@ -12,7 +12,7 @@ from optimized.models import argument_checks as checks
 from optimized.models.eviction import map_both
 from optimized.models.layer import WindowLayer
 from optimized.models.prefill import prefill
-from optimized.models.quantized_eviction import restored, stored
+from optimized.models.quantized_eviction import quantize_tokens, restore_tokens
 from optimized.models.selection import kept_entries
 from optimized.study.documents import Document
 from optimized.study.metrics import DocumentMetrics
@@ -133,7 +133,7 @@ class Batch:
     def quantise(self, row: Row, clock: Clock) -> int:
         """Replace the cache by the restored entries of a quantiser; return the stored bytes."""
         system, kv = row.trial.system, self.settings.kv
-        checks.latent(any(layer.expands for layer in self.cache.evictable()))
+        checks.reject_latent_rows(any(layer.expands for layer in self.cache.evictable()))
         windows = [one for one in self.cache.layers if isinstance(one, WindowLayer)]
         nbytes = kv.stored_bytes([windows, self.cache.states])
         mass: list[Tensor | None] = [None] * len(self.cache.evictable())
@@ -142,8 +142,8 @@ class Batch:
         for layer, paid in zip(self.cache.evictable(), mass, strict=True):
             with clock.at("selecting"):
                 reading = self.settings.reading
-                held = stored(system, *layer.whole, paid, reading, kv)
-                read = restored(system, held, reading, kv)
+                held = quantize_tokens(system, *layer.whole, paid, reading, kv)
+                read = restore_tokens(system, held, reading, kv)
             nbytes += kv.stored_bytes(held)
             layer.keys, layer.values = read
             row.digest.update(read[0].float().cpu().numpy().tobytes())

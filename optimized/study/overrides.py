@@ -7,9 +7,9 @@ from typing import Any, get_type_hints
 import torch
 
 import optimized
-from optimized.models.argument_checks import did_you_mean, known_name
+from optimized.models.argument_checks import did_you_mean, require_known_name
 from optimized.models.scorers import SCORERS
-from optimized.models.systems import REFINEMENTS, System, usual
+from optimized.models.systems import REFINEMENTS, System, default_refinement
 from reference._validation.contract import compiled
 from reference._validation.docstrings import admits
 from reference._validation.types import choices_of, members
@@ -17,7 +17,9 @@ from reference._validation.types import choices_of, members
 Changes = tuple[tuple[str, str, Any], ...]
 """Changed settings: the part of a system, the setting, its value."""
 
-RECORDS = {name: usual(name, "letter") for name in REFINEMENTS} | {"hex": optimized.HexConfig()}
+RECORDS = {name: default_refinement(name, "letter") for name in REFINEMENTS} | {
+    "hex": optimized.HexConfig()
+}
 KINDS: dict[str, dict[str, Any]] = {
     name: get_type_hints(type(usual), include_extras=True) for name, usual in RECORDS.items()
 } | {name: kinds for name, scorer in SCORERS.items() if (kinds := scorer.kinds())}
@@ -43,8 +45,8 @@ def read(texts: Iterable[str]) -> Changes:
             raise ValueError(
                 f"--set must be NAME.SETTING=VALUE, such as hubkv.gamma=0.7, got {text!r}"
             )
-        known_name("--set NAME", part, KINDS)
-        known_name(f"--set {part}.SETTING", setting, KINDS[part])
+        require_known_name("--set NAME", part, KINDS)
+        require_known_name(f"--set {part}.SETTING", setting, KINDS[part])
         found.setdefault(part, {})[setting] = value_of(name, KINDS[part][setting], value)
     for part in found.keys() & RECORDS.keys():
         whole = RECORDS[part]._replace(**found[part])

@@ -10,7 +10,7 @@ from optimized.models.systems import (
     STORES,
     System,
     hex_settings,
-    settings_of,
+    reading_settings,
     system_named,
 )
 from optimized.models.systems import refinement_settings as refinement_of
@@ -75,7 +75,7 @@ def corrections_in_use(one: System, reading: str) -> list[str]:
         named = {f"graphkv {name}": GRAPH[name] for name in GRAPH if getattr(graph, name)}
         named |= {} if graph.adaptive else {"graphkv fixed count": "E-G8"}
     if one.scorer is not None and (erratum := SCORERS[one.scorer].sharing):
-        exact = (settings_of(one.scorer, reading) | one.changed(one.scorer))["exact"]
+        exact = (reading_settings(one.scorer, reading) | one.changes_of(one.scorer))["exact"]
         named |= {f"{one.scorer} exact": erratum} if exact else {}
     if one.store in ("hex-3", "hex-4"):
         config = hex_settings(one, reading)

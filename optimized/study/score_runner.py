@@ -15,7 +15,7 @@ from optimized.models.prefill import Prefilled, Step
 from optimized.models.scorer import Scorer, Scores
 from optimized.models.scorers import SCORERS, scorer
 from optimized.models.scorers.h2o import H2O
-from optimized.models.systems import settings_of
+from optimized.models.systems import reading_settings
 from optimized.study.timing import Clock
 from optimized.study.trials import Settings, Trial
 
@@ -48,7 +48,7 @@ class PromptScorers:
         names = {trial.system.scorer for trial in rows} - {None}
         self.changed: dict[str, dict[str, Any]] = {name: {} for name in map(str, names)}
         for name, trial in product(self.changed, rows):
-            self.changed[name] |= trial.system.changed(name)
+            self.changed[name] |= trial.system.changes_of(name)
         self.scorers: dict[tuple[str, str], Scorer] = {}
         self.refused: dict[str, ValueError] = {}
         both = [kv for kv in (settings.kv, settings.other) if kv is not None]
@@ -63,7 +63,7 @@ class PromptScorers:
         seed = Random(f"scores {self.settings.seed} {self.place}").getrandbits(32)
         known = {"seed": seed, "weights": self.settings.gates, **self.repeating()}
         chosen = {setting: known[setting] for setting in SCORERS[name].takes if setting in known}
-        return chosen | settings_of(name, self.settings.reading) | self.changed[name]
+        return chosen | reading_settings(name, self.settings.reading) | self.changed[name]
 
     def repeating(self) -> dict[str, Any]:
         """Return KVzip's settings: as few equal chunks as the model's positions allow."""

@@ -38,5 +38,5 @@ def scorer(
     Raises:
         ValueError: the name or a setting is unknown, or gates are missing.
     """
-    checks.known_name("name", name, SCORERS)
+    checks.require_known_name("name", name, SCORERS)
     return SCORERS[name](model, kv, **settings)

@@ -32,7 +32,7 @@ class FastKVzip(Scorer):
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
         super().__init__(model, kv, **settings)
-        checks.gates(settings.get("weights"), count_full_attention_layers(model.config))
+        checks.require_gates(settings.get("weights"), count_full_attention_layers(model.config))
 
     def watch(self, step: Step) -> None:
         """Score the chunk; a token's score does not depend on other tokens."""

@@ -8,7 +8,6 @@ from torch import Tensor
 
 import optimized
 from optimized import Scored
-from optimized.models import argument_checks as checks
 from optimized.models._typing import PreTrainedModel
 from optimized.models.prefill import Prefilled, Step, install_watchers
 from optimized.models.scorer import PromptLayer, Scorer, Scores, ends, lengths
@@ -52,13 +51,23 @@ class KVzip(Scorer):
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
         super().__init__(model, kv, **settings)
         self.chunk, self.sinks = settings.get("chunk", 2000), settings.get("sinks", 4)
-        checks.check_kvzip_request(settings)
         named = settings.get("tokenizer")
+        if "tokenizer" in settings and not callable(named):
+            raise TypeError(
+                "settings of kvzip must have the model's tokenizer itself as tokenizer, got "
+                f"{named!r}"
+            )
+        if named is not None and "prompt" in settings:
+            raise ValueError("settings of kvzip must have tokenizer or prompt, got both")
         self.asking = settings.get("prompt", ()) if named is None else Request(named)
 
     def finish(self, prompt: Prefilled, keep: int) -> Scores:
         """Return the scores, after the model has repeated the context; the cache is restored."""
-        checks.reject_kvzip_with_images(prompt.cache.looked)
+        if prompt.cache.looked:
+            raise ValueError(
+                f"scorer must be another than kvzip with {', '.join(prompt.cache.looked)}, got "
+                "kvzip, which makes the model repeat its prompt: take 'snapkv', 'h2o' or another"
+            )
         self.memory = {}
         longest = int(lengths(prompt).max())
         for index in range(-(-max(0, longest - self.sinks) // self.chunk)):
@@ -67,7 +76,7 @@ class KVzip(Scorer):
 
     def repeat(self, prompt: Prefilled, index: int) -> None:
         """Read one chunk again, and store its scores from the queries of the repetition."""
-        ids, there = self.asked(prompt, index)
+        ids, there = self.repeat_inputs(prompt, index)
         blank = (~there).sum(-1).tolist()
         repeated = there.flip(-1)
         tokens = prompt.input_ids.shape[1]
@@ -108,7 +117,7 @@ class KVzip(Scorer):
                 logits_to_keep=1,
             )
 
-    def asked(self, prompt: Prefilled, index: int) -> tuple[Tensor, Tensor]:
+    def repeat_inputs(self, prompt: Prefilled, index: int) -> tuple[Tensor, Tensor]:
         """Return the repeat input of each row, and a mask of its real tokens.
 
         It is padded on the right. Left padding would come directly after the context, and fill the

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 import optimized as kv
-from optimized.models.systems import remedied
+from optimized.models.systems import correct_hex
 from optimized.study.pictures.captured import Captured
 from optimized.study.pictures.words import verdict
 
@@ -53,7 +53,7 @@ def settings(caught: Captured, reading: str) -> dict[str, Any]:
     for name, (field, choices) in CHANGES.items():
         mode = "full" if name == "full" else "append"
         configs = [
-            remedied(base._replace(mode=mode, **{field: value}), reading) for value in choices
+            correct_hex(base._replace(mode=mode, **{field: value}), reading) for value in choices
         ]
         for config in configs:
             if config not in known:

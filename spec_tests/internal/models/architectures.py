@@ -24,7 +24,7 @@ from optimized.models.eviction import EvictionLayer
 from optimized.models.layer import WindowLayer
 from spec_tests.index import ROOT
 from spec_tests.internal.models.oracle import NOW, CurrentTurn, Turn, VisibleEntries
-from spec_tests.internal.models.random_model import drawn, logits_after
+from spec_tests.internal.models.random_model import logits_after, with_random_weights
 
 TABLE, PAGE = Path(__file__).with_suffix(".json"), ROOT / "docs" / "models.md"
 TOKENS, QUESTION, PADDING, NEW, VOCABULARY, WINDOW = 40, 4, 7, 8, 61, 7
@@ -336,7 +336,7 @@ def build(kind: str):
     known |= {*CONFIG_MAPPING[name].attribute_map}
     usual = {one: value for one, value in USUAL.items() if one in known}
     told = usual | {"experts_implementation": "eager"} | TOLD.get(kind, {})
-    return drawn(transformers.AutoConfig.for_model(name, **told))
+    return with_random_weights(transformers.AutoConfig.for_model(name, **told))
 
 
 def prompts() -> tuple[Tensor, Tensor]:
@@ -355,19 +355,19 @@ def answer(model, ids: Tensor, mask: Tensor, cache=None):
     return model.generate(ids, attention_mask=mask, past_key_values=cache, **how)
 
 
-def apart(one: Tensor, other: Tensor) -> float:
+def relative_difference(one: Tensor, other: Tensor) -> float:
     """Return the largest difference, relative to the largest entry of `other`."""
     return float((one - other).abs().max() / other.abs().max())
 
 
-def ours(error: Exception) -> bool:
+def is_our_refusal(error: Exception) -> bool:
     """Return whether an error comes from a check of this package."""
     at = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
     here = any((ROOT / part) in at.parents for part in ("optimized", "reference"))
     return isinstance(error, ValueError | TypeError) and here and " must " in str(error)
 
 
-def masked(stock, ids: Tensor, mask: Tensor, layers: tuple[VisibleEntries, ...]) -> Tensor:
+def masked_logits(stock, ids: Tensor, mask: Tensor, layers: tuple[VisibleEntries, ...]) -> Tensor:
     """Return the logits of a stock model after its prompt, with a mask on the prompt's tokens."""
     model = deepcopy(stock)
     model.set_attn_implementation("oracle")
@@ -386,7 +386,7 @@ def masked(stock, ids: Tensor, mask: Tensor, layers: tuple[VisibleEntries, ...])
     return read[-1]
 
 
-def evicted(stock, model, ragged: bool) -> float:
+def eviction_error(stock, model, ragged: bool) -> float:
     """Return how logits differ between entries evicted here and masked in the stock model.
 
     Heads keep equally many entries, or different numbers if `ragged`.
@@ -410,10 +410,12 @@ def evicted(stock, model, ragged: bool) -> float:
     ours = logits_after(model, prompt.cache, ids, mask, QUESTION)
     last = VisibleEntries(kept[-1])  # layers without keys of their own attend to these
     count = stock.get_decoder().config.num_hidden_layers
-    return apart(ours, masked(stock, ids, mask, tuple(pasts.get(n, last) for n in range(count))))
+    return relative_difference(
+        ours, masked_logits(stock, ids, mask, tuple(pasts.get(n, last) for n in range(count)))
+    )
 
 
-def rounding(stock, ids: Tensor, mask: Tensor, plain) -> float:
+def rounding_error(stock, ids: Tensor, mask: Tensor, plain) -> float:
     """Return the difference of a stock model's logits between two calls and one."""
     held, first = DynamicCache(config=stock.get_decoder().config), slice(TOKENS - 1)
     places = (mask.cumsum(-1) - 1).clamp(min=0)
@@ -425,7 +427,7 @@ def rounding(stock, ids: Tensor, mask: Tensor, plain) -> float:
             past_key_values=held,
         )
     twice = answer(stock, ids, mask, held)
-    return apart(torch.stack(twice.logits), torch.stack(plain.logits))
+    return relative_difference(torch.stack(twice.logits), torch.stack(plain.logits))
 
 
 def verdict(kind: str) -> dict[str, str]:
@@ -443,7 +445,7 @@ def verdict(kind: str) -> dict[str, str]:
     try:
         models.attach(model)
     except Exception as error:
-        if not ours(error):
+        if not is_our_refusal(error):
             raise
         answer(stock, ids, mask)  # it runs by itself
         return {EVERY: str(error)}
@@ -462,22 +464,24 @@ def verdict(kind: str) -> dict[str, str]:
                     )
                     out = answer(model, *asked, held)
                 except Exception as error:
-                    if not ours(error):
+                    if not is_our_refusal(error):
                         raise
                     refused[system + behind] = str(error)
                     continue
-                far = apart(torch.stack(out.logits), torch.stack(plain.logits))
+                far = relative_difference(torch.stack(out.logits), torch.stack(plain.logits))
                 assert out.sequences.shape == plain.sequences.shape, (kind, system)
                 assert far == far < torch.inf, (kind, system)
                 if system == "full":
-                    near = far <= CLOSE or far <= min(2 * rounding(stock, *asked, plain), LOOSE)
+                    near = far <= CLOSE or far <= min(
+                        2 * rounding_error(stock, *asked, plain), LOOSE
+                    )
                     assert near, (kind, padded, stop, far)
                     assert torch.equal(out.sequences, plain.sequences)
                 else:
                     assert far > CLOSE, f"{kind}: {system} leaves no trace"
     if kind not in CHUNKED and not {"full", "full" + BEHIND} & {*refused}:
         for ragged in (False, True):
-            far = evicted(stock, model, ragged)
+            far = eviction_error(stock, model, ragged)
             assert far <= CLOSE, (kind, "ragged" if ragged else "dense", far)
     return refused
 

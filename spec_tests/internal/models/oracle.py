@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from spec_tests.accuracy import assert_as_accurate
-from spec_tests.internal.models.random_model import fresh, weights
+from spec_tests.internal.models.random_model import new_model, weights
 
 
 class VisibleEntries(NamedTuple):
@@ -82,9 +82,9 @@ transformers.AttentionMaskInterface.register("oracle", lambda *_, **__: None)
 
 
 @cache
-def stock(kind: str):
+def oracle_model(kind: str):
     """Return the unmodified model with the oracle's attention."""
-    model = fresh(kind)
+    model = new_model(kind)
     model.set_attn_implementation("oracle")
     return model
 
@@ -98,9 +98,9 @@ def model_logits(
     turns: tuple[Turn, ...] = (),
 ) -> Tensor:
     """Return the logits of the last `tokens` tokens, or of all real tokens."""
-    layers = transformers.DynamicCache(config=stock(kind).config).layers
+    layers = transformers.DynamicCache(config=oracle_model(kind).config).layers
     states = any("Linear" in type(layer).__name__ for layer in layers)
-    held = transformers.DynamicCache(config=stock(kind).config if states else None)
+    held = transformers.DynamicCache(config=oracle_model(kind).config if states else None)
     read, start = [], 0
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
     for turn in turns or (Turn(ids.shape[1]),):
@@ -111,7 +111,7 @@ def model_logits(
             inputs |= dict(past_key_values=held, use_cache=True)
             if states:
                 inputs["attention_mask"] = mask[:, : turn.stop]
-            read.append(functional_call(stock(kind), weights, kwargs=inputs).logits)
+            read.append(functional_call(oracle_model(kind), weights, kwargs=inputs).logits)
         NOW.reset(token)
         start = turn.stop
     logits = torch.cat(read, 1)

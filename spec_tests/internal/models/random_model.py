@@ -1,5 +1,6 @@
 """Small language models with random weights, and prompts for them."""
 
+from collections.abc import Sequence
 from functools import cache
 
 import pytest
@@ -101,11 +102,26 @@ thorough = settings.get_current_profile_name() == "thorough"
 ASKED = tuple(ARCHITECTURES) if thorough else QUICK
 KEYLESS = {"num_kv_shared_layers", "kv_lora_rank"}
 """Settings of models with layers without keys of their own, or with latent rows."""
+KEYED = [kind for kind in ASKED if not KEYLESS & {*ARCHITECTURES[kind]}]
 every_architecture = pytest.mark.parametrize("kind", ASKED)
-every_keyed_architecture = pytest.mark.parametrize(
-    "kind", [kind for kind in ASKED if not KEYLESS & {*ARCHITECTURES[kind]}]
-)
 every_main_architecture = pytest.mark.parametrize("kind", ["llama", "qwen3"])
+
+
+def cross(kinds: Sequence[str], one: Sequence, other: Sequence) -> list[tuple]:
+    """Return cases of a kind and two values: of the first kind every combination.
+
+    Of each further kind every value of `one`, with the values of `other` in turn; all combinations
+    in a thorough run.
+    """
+    every = [
+        (kind, a, b) for kind in (kinds if thorough else kinds[:1]) for a in one for b in other
+    ]
+    turns = [] if thorough else enumerate(kinds[1:])
+    return every + [
+        (kind, a, other[(turn + place) % len(other)])
+        for turn, kind in turns
+        for place, a in enumerate(one)
+    ]
 
 
 def configuration(kind: str, **more):
@@ -147,12 +163,12 @@ def key_heads(kind: str) -> int:
     return 1 if "kv_lora_rank" in ARCHITECTURES[kind] else 2
 
 
-def fresh(kind: str, **more):
+def new_model(kind: str, **more):
     """Return a new model of `transformers` with random weights."""
-    return drawn(configuration(kind, **more))
+    return with_random_weights(configuration(kind, **more))
 
 
-def drawn(config, kind=transformers.AutoModelForCausalLM):
+def with_random_weights(config, kind=transformers.AutoModelForCausalLM):
     """Return a model with random weights large enough for uneven attention."""
     draw = torch.Generator().manual_seed(0)
     model = kind.from_config(config).eval()
@@ -164,15 +180,15 @@ def drawn(config, kind=transformers.AutoModelForCausalLM):
 
 
 @cache
-def unmodified(kind: str):
+def stock_model(kind: str):
     """Return the model before `attach`."""
-    return fresh(kind)
+    return new_model(kind)
 
 
 @cache
-def attached(kind: str):
+def attached_model(kind: str):
     """Return the same model, attached."""
-    return models.attach(fresh(kind))
+    return models.attach(new_model(kind))
 
 
 def prompts(more: int = 0) -> tuple[Tensor, Tensor]:
@@ -188,12 +204,12 @@ def read(kind: str = "llama", padded: bool = True, more: int = 4):
     """Return the prefilled prompts, and ids and mask with `more` further tokens."""
     ids, mask = prompts(more)
     mask = mask if padded else torch.ones_like(mask)
-    return models.prefill(attached(kind), ids[:, :TOKENS], mask[:, :TOKENS]), ids, mask
+    return models.prefill(attached_model(kind), ids[:, :TOKENS], mask[:, :TOKENS]), ids, mask
 
 
 def weights(kind: str) -> dict[str, Tensor]:
     """Return the parameters of the model, to run it in another precision."""
-    return dict(unmodified(kind).named_parameters())
+    return dict(stock_model(kind).named_parameters())
 
 
 def logits_after(model, cache, ids: Tensor, mask: Tensor, tokens: int) -> Tensor:
@@ -208,7 +224,7 @@ def logits_after(model, cache, ids: Tensor, mask: Tensor, tokens: int) -> Tensor
         ).logits
 
 
-def generated(model, ids: Tensor, mask: Tensor, cache=None, **how) -> Tensor:
+def generate(model, ids: Tensor, mask: Tensor, cache=None, **how) -> Tensor:
     """Return the ids after eight generated tokens."""
     torch.manual_seed(7)
     how = {"do_sample": False, **how}

@@ -15,7 +15,6 @@ from spec_tests.internal.models.architectures import (
 from spec_tests.internal.models.random_model import models, thorough, transformers
 
 QUICK = (
-    "llama",
     "gpt_oss",
     "gemma4_text",
     "jamba",

@@ -10,17 +10,17 @@ from spec_tests.internal.models.oracle import assert_logits
 from spec_tests.internal.models.random_model import (
     TOKENS,
     VOCABULARY,
-    attached,
+    attached_model,
     configuration,
     every_architecture,
     every_main_architecture,
-    fresh,
-    generated,
+    generate,
     logits_after,
     models,
+    new_model,
     prompts,
+    stock_model,
     transformers,
-    unmodified,
 )
 from spec_tests.scorers.largest_allocation import largest
 
@@ -30,29 +30,29 @@ def test_an_attached_model_gives_the_logits_it_gave(kind):
     ids, mask = prompts()
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
     with torch.no_grad():
-        out = attached(kind)(input_ids=ids, attention_mask=mask, position_ids=positions)
+        out = attached_model(kind)(input_ids=ids, attention_mask=mask, position_ids=positions)
     assert_logits(out.logits[mask.bool()], kind, ids, mask)
 
 
 @every_main_architecture
 def test_an_attached_model_generates_what_it_generated(kind):
     ids, mask = prompts()
-    expected = generated(unmodified(kind), ids, mask)
-    assert_equal(generated(attached(kind), ids, mask), expected)
+    expected = generate(stock_model(kind), ids, mask)
+    assert_equal(generate(attached_model(kind), ids, mask), expected)
 
 
 @every_main_architecture
 @pytest.mark.parametrize("chunk", [None, 1, 7])
 def test_a_prompt_in_chunks_gives_the_logits_of_the_whole(kind, chunk):
     ids, mask = prompts()
-    read = models.prefill(attached(kind), ids, mask, chunk=chunk)
+    read = models.prefill(attached_model(kind), ids, mask, chunk=chunk)
     assert_logits(read.logits[:, None], kind, ids, mask, 1)
 
 
 def test_the_unmodified_model_is_continued_from_a_whole_cache():
     ids, mask = prompts(3)
-    read = models.prefill(attached("llama"), ids[:, :-3], mask[:, :-3])
-    actual = logits_after(attached("llama"), read.cache, ids, mask, 3)
+    read = models.prefill(attached_model("llama"), ids[:, :-3], mask[:, :-3])
+    actual = logits_after(attached_model("llama"), read.cache, ids, mask, 3)
     assert_logits(actual, "llama", ids, mask, 3)
 
 
@@ -63,25 +63,25 @@ def test_reading_a_padded_prompt_makes_nothing_of_queries_times_tokens(chunk):
     mask = torch.ones_like(ids)
     mask[0, :3] = 0
     how = dict(chunk=chunk, watch=[lambda _: None])
-    made = largest(partial(models.prefill, attached("llama"), ids, mask), **how)
+    made = largest(partial(models.prefill, attached_model("llama"), ids, mask), **how)
     assert made < tokens * tokens / 2
 
 
-def static(ids, mask):
+def static_call(ids, mask):
     """Return the inputs of two calls, and a cache of fixed size."""
     cache = transformers.StaticCache(config=configuration("llama"), max_cache_len=64)
     first = dict(input_ids=ids[:, :9], attention_mask=mask[:, :9])
     return [first, dict(input_ids=ids[:, 9:], attention_mask=mask)], cache
 
 
-def packed(ids, mask):
+def packed_call(ids, mask):
     """Return the inputs of a call with two sequences packed into each row."""
     del mask
     places = torch.arange(TOKENS // 2).repeat(2).expand(ids.shape)
     return [dict(input_ids=ids, position_ids=places, use_cache=False)], None
 
 
-def masked(ids, mask):
+def masked_call(ids, mask):
     """Return the inputs of a call whose mask hides every second token from all other queries."""
     del mask
     sees = torch.ones(2, 1, TOKENS, TOKENS, dtype=torch.bool).tril()
@@ -89,7 +89,7 @@ def masked(ids, mask):
     return [dict(input_ids=ids, attention_mask=sees)], None
 
 
-def sliding(ids, mask):
+def dynamic_call(ids, mask):
     """Return the inputs of a call, and a dynamic cache with a layer for each kind of attention."""
     return [dict(input_ids=ids, attention_mask=mask)], transformers.DynamicCache(
         config=configuration("llama")
@@ -97,11 +97,11 @@ def sliding(ids, mask):
 
 
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
-@pytest.mark.parametrize("call", [static, packed, masked, sliding])
+@pytest.mark.parametrize("call", [static_call, packed_call, masked_call, dynamic_call])
 def test_every_call_without_a_cache_of_ours_is_what_it_was(call, implementation):
     both = []
     for attach in (lambda model: model, models.attach):
-        model = fresh("llama")
+        model = new_model("llama")
         model.set_attn_implementation(implementation)
         calls, cache = call(*prompts())
         more = {} if cache is None else {"past_key_values": cache}

@@ -10,10 +10,10 @@ from optimized.models.layer import FACTOR, Digest
 from spec_tests.accuracy import assert_equal
 from spec_tests.internal.models.random_model import (
     VOCABULARY,
-    attached,
+    attached_model,
     configuration,
-    fresh,
     models,
+    new_model,
     prompts,
     transformers,
 )
@@ -32,13 +32,13 @@ def compressed(model, system, ids, mask=None):
     return models.compressed(model, HEX if system == "hex" else system, ids, mask, **how)
 
 
-def told(model, cache, ids, **more):
+def generate_three(model, cache, ids, **more):
     """Return the ids after three generated tokens."""
     mask = dict(attention_mask=torch.ones_like(ids)) | more
     return model.generate(ids, past_key_values=cache, max_new_tokens=3, do_sample=False, **mask)
 
 
-def another(ids, place=3):
+def change_one_id(ids, place=3):
     """Return a copy of ids with one id changed."""
     ids = ids.clone()
     ids[-1, place] = 2 + (ids[-1, place] - 1) % (VOCABULARY - 2)
@@ -48,67 +48,72 @@ def another(ids, place=3):
 @every_system
 @pytest.mark.parametrize("padded", [False, True])
 def test_ids_of_another_text_are_refused(system, padded):
-    model, (ids, mask) = attached("llama"), prompts(4)
+    model, (ids, mask) = attached_model("llama"), prompts(4)
     mask = mask if padded else torch.ones_like(mask)
     held, flags = ids[:, :-4], mask[:, :-4]
     cache = compressed(model, system, held, flags)
     with pytest.raises(ValueError, match=OTHERS):
-        told(model, cache, another(ids, 10), attention_mask=mask)
+        generate_three(model, cache, change_one_id(ids, 10), attention_mask=mask)
     with cache.undone():
-        answer = told(model, cache, ids, attention_mask=mask)
+        answer = generate_three(model, cache, ids, attention_mask=mask)
     blank = ids.masked_fill(mask == 0, 5)  # ids at padding do not matter
-    assert_equal(told(model, cache, blank, attention_mask=mask)[:, -3:], answer[:, -3:])
+    assert_equal(generate_three(model, cache, blank, attention_mask=mask)[:, -3:], answer[:, -3:])
 
 
 @every_system
 def test_a_second_turn_whose_ids_were_encoded_anew_is_refused(system):
-    model, ids = attached("llama"), prompts()[0]
+    model, ids = attached_model("llama"), prompts()[0]
     cache = compressed(model, system, ids)
-    first = told(model, cache, ids)
+    first = generate_three(model, cache, ids)
     question = torch.cat([first, ids[:, :4]], 1)
     with pytest.raises(ValueError, match=OTHERS):
-        told(model, cache, another(question, 25))
-    assert told(model, cache, question).shape[1] == question.shape[1] + 3
+        generate_three(model, cache, change_one_id(question, 25))
+    assert generate_three(model, cache, question).shape[1] == question.shape[1] + 3
 
 
 def test_new_ids_alone_are_taken_as_they_are():
     """The mask covers the tokens in the cache as well."""
-    model, ids = attached("llama"), prompts(30)[0]
+    model, ids = attached_model("llama"), prompts(30)[0]
     cache = compressed(model, "kvzip+hubkv", ids[:, :24])
     with cache.undone():
-        whole = told(model, cache, ids)
-    behind = told(model, cache, ids[:, 24:], attention_mask=torch.ones_like(ids))
+        whole = generate_three(model, cache, ids)
+    behind = generate_three(model, cache, ids[:, 24:], attention_mask=torch.ones_like(ids))
     assert_equal(behind[:, -3:], whole[:, -3:])
 
 
 @every_system
 def test_a_cache_of_another_model_is_refused(system):
-    model, ids = attached("llama"), prompts(2)[0]
+    model, ids = attached_model("llama"), prompts(2)[0]
     torch.manual_seed(5)
     config = configuration("llama")
     other = models.attach(transformers.AutoModelForCausalLM.from_config(config).eval())
     cache = compressed(model, system, ids[:, :-2])
     with pytest.raises(ValueError, match="a cache that this model filled, got one of another"):
-        told(other, cache, ids)
-    same = models.attach(fresh("llama"))
+        generate_three(other, cache, ids)
+    same = models.attach(new_model("llama"))
     again = pickle.loads(pickle.dumps(cache))
-    assert_equal(told(same, again, ids), told(model, cache, ids))
+    assert_equal(generate_three(same, again, ids), generate_three(model, cache, ids))
 
 
 def test_a_digest_tells_texts_apart_and_goes_on():
     draw = torch.Generator().manual_seed(0)
     ids = torch.randint(0, 99, (40, 9), generator=draw)
     real = torch.arange(9) >= torch.randint(0, 4, (40, 1), generator=draw)
-    whole, cut = Digest().of(ids, real), int(ids[0, 0]) % 8 + 1
-    assert Digest().of(ids[:, :cut], real[:, :cut]).of(ids[:, cut:], real[:, cut:]).same(whole)
+    whole, cut = Digest().extend(ids, real), int(ids[0, 0]) % 8 + 1
+    assert (
+        Digest()
+        .extend(ids[:, :cut], real[:, :cut])
+        .extend(ids[:, cut:], real[:, cut:])
+        .equals(whole)
+    )
     numbers = torch.as_tensor(whole.number).tolist()
     assert len({*numbers}) == 40
     row = ids[:1].expand(9, -1).clone()
     row[range(9), range(9)] += 1
-    assert len({*torch.as_tensor(Digest().of(row, None).number).tolist()}) == 9
+    assert len({*torch.as_tensor(Digest().extend(row, None).number).tolist()}) == 9
 
 
-def digested(rows, flags, before=0):
+def digests_by_definition(rows, flags, before=0):
     """Return the digest of each row, computed from its definition."""
     numbers = []
     for row, there in zip(rows.tolist(), flags.tolist(), strict=True):
@@ -126,33 +131,33 @@ def test_a_digest_is_what_it_is_defined_as(count):
     every = torch.ones_like(ids, dtype=torch.bool)
     real = torch.rand(5, count, generator=draw) < 0.7
     for flags in (every, real):
-        whole = Digest().of(ids, flags)
-        assert [one % 2**64 for one in torch.as_tensor(whole.number).tolist()] == digested(
-            ids, flags
-        )
+        whole = Digest().extend(ids, flags)
+        assert [
+            one % 2**64 for one in torch.as_tensor(whole.number).tolist()
+        ] == digests_by_definition(ids, flags)
         by_one = Digest()
         for place in range(count):
-            by_one = by_one.of(ids[:, place : place + 1], flags[:, place : place + 1])
-        assert by_one.same(whole)
+            by_one = by_one.extend(ids[:, place : place + 1], flags[:, place : place + 1])
+        assert by_one.equals(whole)
     half = count // 2
-    assert Digest().of(ids, None).same(Digest().of(ids, every))
+    assert Digest().extend(ids, None).equals(Digest().extend(ids, every))
     assert (
         Digest()
-        .of(ids[:, :half], every[:, :half])
-        .of(ids[:, half:], None)
-        .same(Digest().of(ids, None))
+        .extend(ids[:, :half], every[:, :half])
+        .extend(ids[:, half:], None)
+        .equals(Digest().extend(ids, None))
     )
 
 
 def test_a_model_that_shares_its_embedding_is_another_model():
     ids, _ = prompts()
-    other = fresh("llama")
+    other = new_model("llama")
     with torch.no_grad():
         for name, weight in other.named_parameters():
             weight.mul_(1.0 if "embed" in name else 1.5)
-    cache = models.compressed(attached("llama"), "snapkv", ids, ratio=0.5)
+    cache = models.compressed(attached_model("llama"), "snapkv", ids, ratio=0.5)
     with pytest.raises(ValueError, match="cache that this model filled, got one of another"):
-        told(models.attach(other), cache, ids)
+        generate_three(models.attach(other), cache, ids)
 
 
 @every_system
@@ -160,16 +165,16 @@ def test_a_model_that_shares_its_embedding_is_another_model():
 def test_a_call_of_the_model_with_all_ids_again_is_refused(system, padded):
     ids, mask = prompts(4)
     flags = mask if padded else torch.ones_like(mask)
-    cache = compressed(attached("llama"), system, ids[:, :-4], flags[:, :-4])
+    cache = compressed(attached_model("llama"), system, ids[:, :-4], flags[:, :-4])
     seen = cache.get_seq_length()
     with pytest.raises(ValueError, match=f"must be the new ids alone, got the {seen} in the cache"):
-        attached("llama")(input_ids=ids, past_key_values=cache)
+        attached_model("llama")(input_ids=ids, past_key_values=cache)
     assert cache.get_seq_length() == seen
 
 
 @pytest.mark.parametrize("system", ["full", "snapkv", "knorm", "kvzip", "gear", "h2o interval"])
 def test_a_model_that_caches_nothing_is_refused(system):
-    model, (ids, mask) = models.attach(fresh("llama")), prompts()
+    model, (ids, mask) = models.attach(new_model("llama")), prompts()
     model.activation_checkpointing_enable()
     model.train()
     how = dict(ratio=0.5) if system in ("snapkv", "knorm", "kvzip") else {}

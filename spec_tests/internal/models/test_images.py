@@ -9,10 +9,11 @@ import torch
 import optimized
 from spec_tests.internal.models.random_model import (
     configuration,
-    drawn,
-    generated,
+    cross,
+    generate,
     models,
     transformers,
+    with_random_weights,
 )
 
 VOCABULARY, IMAGE, START, END = 80, 70, 72, 73
@@ -88,20 +89,19 @@ CONFIGS = {
     },
 }
 every_model = pytest.mark.parametrize("kind", CONFIGS)
-every_shape = pytest.mark.parametrize("padded", [False, True])
 
 
 @cache
-def stock(kind: str):
+def stock_image_model(kind: str):
     """Return a model of text and images with random weights."""
     config = transformers.AutoConfig.for_model(kind, **CONFIGS[kind])
-    return drawn(config, transformers.AutoModelForImageTextToText)
+    return with_random_weights(config, transformers.AutoModelForImageTextToText)
 
 
 @cache
-def ours(kind: str):
+def attached_image_model(kind: str):
     """Return a copy of the same model, attached."""
-    return models.attach(deepcopy(stock(kind)))
+    return models.attach(deepcopy(stock_image_model(kind)))
 
 
 def prompt(kind: str, images: bool, padded: bool, count: int = TOKENS):
@@ -127,33 +127,38 @@ def prompt(kind: str, images: bool, padded: bool, count: int = TOKENS):
     return ids[:, :count], mask[:, :count], looked
 
 
-@every_model
-@every_shape
-@pytest.mark.parametrize("images", [False, True])
-@pytest.mark.parametrize("asked", [0, QUESTION])
-def test_a_whole_cache_continues_as_the_model_does(kind, padded, images, asked):
+@pytest.mark.parametrize(
+    ("kind", "shape", "padded"),
+    cross([*CONFIGS], [(i, a) for i in (False, True) for a in (0, QUESTION)], [False, True]),
+)
+def test_a_whole_cache_continues_as_the_model_does(kind, shape, padded):
+    images, asked = shape
     ids, mask, looked = prompt(kind, images, padded)
     every, flags, again = prompt(kind, images, padded, TOKENS + asked)
-    expected = generated(stock(kind), every, flags, **again)
-    cache = models.compressed(ours(kind), "full", ids, mask, **looked)
+    expected = generate(stock_image_model(kind), every, flags, **again)
+    cache = models.compressed(attached_image_model(kind), "full", ids, mask, **looked)
     # A model stores the positions of its last image only.
-    models.compressed(ours(kind), "full", *prompt(kind, False, False)[:2])
+    models.compressed(attached_image_model(kind), "full", *prompt(kind, False, False)[:2])
     copy = deepcopy(cache)
-    assert torch.equal(generated(ours(kind), every, flags, cache, **again), expected)
+    assert torch.equal(generate(attached_image_model(kind), every, flags, cache, **again), expected)
     if asked:  # images need not be given again
-        assert torch.equal(generated(ours(kind), every, flags, copy), expected)
+        assert torch.equal(generate(attached_image_model(kind), every, flags, copy), expected)
 
 
-@every_model
-@every_shape
-@pytest.mark.parametrize("system", ["snapkv", "h2o+hubkv@layer", "streaming_llm"])
+@pytest.mark.parametrize(
+    ("kind", "system", "padded"),
+    cross([*CONFIGS], ["snapkv", "h2o+hubkv@layer", "streaming_llm"], [False, True]),
+)
 def test_what_an_evicted_image_leaves_is_continued(kind, padded, system):
     ids, mask, looked = prompt(kind, True, padded)
     every, flags, again = prompt(kind, True, padded, TOKENS + QUESTION)
-    cache = models.compressed(ours(kind), system, ids, mask, ratio=0.5, **looked)
-    whole = models.compressed(ours(kind), "full", ids, mask, **looked)
+    cache = models.compressed(attached_image_model(kind), system, ids, mask, ratio=0.5, **looked)
+    whole = models.compressed(attached_image_model(kind), "full", ids, mask, **looked)
     assert cache.nbytes < whole.nbytes
-    assert generated(ours(kind), every, flags, cache, **again).shape == (2, TOKENS + QUESTION + 8)
+    assert generate(attached_image_model(kind), every, flags, cache, **again).shape == (
+        2,
+        TOKENS + QUESTION + 8,
+    )
 
 
 @every_model
@@ -161,10 +166,10 @@ def test_what_an_evicted_image_leaves_is_continued(kind, padded, system):
 def test_a_store_reads_images_too(kind, system):
     ids, mask, looked = prompt(kind, True, False)
     store = optimized.HexConfig(density=0.0, block=64, recent=2) if system == "hex" else system
-    cache = models.compressed(ours(kind), store, ids, mask, **looked)
+    cache = models.compressed(attached_image_model(kind), store, ids, mask, **looked)
     assert cache.get_seq_length() == TOKENS - 1
     every, flags, again = prompt(kind, True, False, TOKENS + QUESTION)
-    out = generated(ours(kind), every, flags, cache, **again)
+    out = generate(attached_image_model(kind), every, flags, cache, **again)
     assert out.shape == (2, TOKENS + QUESTION + 8)
 
 
@@ -173,21 +178,23 @@ def test_an_image_has_to_be_given_with_its_ids():
     with pytest.raises(
         ValueError, match="got the model's image_token_id 70: give what the processor"
     ):
-        models.compressed(ours("llava"), "snapkv", ids, mask, ratio=0.5)
+        models.compressed(attached_image_model("llava"), "snapkv", ids, mask, ratio=0.5)
     with pytest.raises(ValueError, match="chunk must be None with pixel_values, got 8"):
-        models.compressed(ours("llava"), "snapkv", ids, mask, ratio=0.5, chunk=8, **looked)
+        models.compressed(
+            attached_image_model("llava"), "snapkv", ids, mask, ratio=0.5, chunk=8, **looked
+        )
     with pytest.raises(ValueError, match="scorer must be another than kvzip with pixel_values"):
-        models.compressed(ours("llava"), "kvzip", ids, mask, ratio=0.5, **looked)
+        models.compressed(attached_image_model("llava"), "kvzip", ids, mask, ratio=0.5, **looked)
     with pytest.raises(TypeError, match="got 'pixel_values': list"):
-        models.compressed(ours("llava"), "full", ids, mask, pixel_values=[1])
+        models.compressed(attached_image_model("llava"), "full", ids, mask, pixel_values=[1])
 
 
 def test_a_later_turn_brings_no_new_image():
     ids, mask, looked = prompt("llava", True, False)
-    cache = models.compressed(ours("llava"), "full", ids, mask, **looked)
+    cache = models.compressed(attached_image_model("llava"), "full", ids, mask, **looked)
     every = torch.cat([ids, ids], 1)
     with pytest.raises(ValueError, match="input_ids must be text, got the model's image_token_id"):
-        generated(ours("llava"), every, torch.ones_like(every), cache, **looked)
+        generate(attached_image_model("llava"), every, torch.ones_like(every), cache, **looked)
 
 
 def test_images_that_attend_both_ways_are_refused_and_text_is_served():
@@ -202,7 +209,7 @@ def test_images_that_attend_both_ways_are_refused_and_text_is_served():
         boi_token_index=START,
         eoi_token_index=END,
     )
-    model = drawn(config, transformers.AutoModelForImageTextToText)
+    model = with_random_weights(config, transformers.AutoModelForImageTextToText)
     ids, mask, looked = prompt("gemma3", True, False)
     looked["token_type_ids"] = (ids == IMAGE).long()
     with pytest.raises(ValueError, match="by which the tokens of an image see each other"):
@@ -210,13 +217,13 @@ def test_images_that_attend_both_ways_are_refused_and_text_is_served():
     for padded in (False, True):
         ids, mask, _ = prompt("gemma3", False, padded)
         types = torch.zeros_like(ids)
-        expected = generated(deepcopy(model), ids, mask)
+        expected = generate(deepcopy(model), ids, mask)
         cache = models.compressed(model, "full", ids, mask, token_type_ids=types)
-        assert torch.equal(generated(model, ids, mask, cache, token_type_ids=types), expected)
+        assert torch.equal(generate(model, ids, mask, cache, token_type_ids=types), expected)
 
 
 def test_a_model_of_text_alone_takes_no_images():
-    model = drawn(configuration("llama"))
+    model = with_random_weights(configuration("llama"))
     ids, mask, looked = prompt("llava", False, False)
     looked["pixel_values"] = torch.zeros(1)
     with pytest.raises(TypeError, match=r"what LlamaForCausalLM takes beside them, .* 'pixel_v"):

@@ -10,13 +10,13 @@ import reference
 from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.internal.models.random_model import (
     TOKENS,
-    attached,
-    fresh,
-    generated,
+    attached_model,
+    generate,
     models,
+    new_model,
     prompts,
+    stock_model,
     transformers,
-    unmodified,
 )
 
 KIND = "minicpm3"
@@ -37,7 +37,7 @@ def attention_of_the_model(ids, mask, model=None):
     transformers.AttentionMaskInterface.register(
         "watched", transformers.AttentionMaskInterface()["sdpa"]
     )
-    model = deepcopy(model or unmodified(KIND))
+    model = deepcopy(model or stock_model(KIND))
     model.set_attn_implementation("watched")
     with torch.no_grad():
         model(ids, attention_mask=mask, position_ids=(mask.cumsum(-1) - 1).clamp(min=0))
@@ -62,8 +62,8 @@ def window(queries, keys, valid):
 )
 def test_rows_score_what_the_heads_give_them_together(name, settings, spec, chunk):
     ids, mask = prompts()
-    scorer = models.scorer(name, attached(KIND), **settings)
-    prompt = models.prefill(attached(KIND), ids, mask, chunk=chunk, watch=[scorer.watch])
+    scorer = models.scorer(name, attached_model(KIND), **settings)
+    prompt = models.prefill(attached_model(KIND), ids, mask, chunk=chunk, watch=[scorer.watch])
     found = scorer.finish(prompt, 14).scored
     for one, (queries, keys) in zip(found, attention_of_the_model(ids, mask), strict=True):
         inputs = dict(queries=queries, keys=keys, valid=mask.bool())
@@ -75,11 +75,11 @@ def test_rows_score_what_the_heads_give_them_together(name, settings, spec, chun
 def test_a_kept_token_costs_one_row(ragged):
     ids, mask = prompts(4)
     flags = mask if ragged else torch.ones_like(mask)
-    whole = models.compressed(attached(KIND), "full", ids, flags)
+    whole = models.compressed(attached_model(KIND), "full", ids, flags)
     lengths = flags.sum(-1)
     padding = flags.numel() * ragged
     assert whole.nbytes == 2 * ids.numel() * ROW * 4 + padding
-    cache = models.compressed(attached(KIND), "snapkv", ids, flags, ratio=0.5)
+    cache = models.compressed(attached_model(KIND), "snapkv", ids, flags, ratio=0.5)
     kept = int(sum(optimized.kept_count(int(n), 0.5) for n in lengths))
     offsets = sum(x.old.offsets.numel() * 8 for x in cache.evictable() if x.old is not None)
     assert bool(offsets) == ragged
@@ -87,7 +87,7 @@ def test_a_kept_token_costs_one_row(ragged):
     before = cache.nbytes
     cache.batch_select_indices(torch.tensor([1, 0]))
     assert cache.nbytes == before
-    generated(attached(KIND), ids.flip(0), flags.flip(0), cache)
+    generate(attached_model(KIND), ids.flip(0), flags.flip(0), cache)
     assert cache.get_seq_length() == ids.shape[1] + 7
 
 
@@ -99,17 +99,19 @@ def test_systems_generate_over_rows_and_whole_ones_give_the_answer_of_the_model(
     how = {} if system == "full" else {"ratio": 0.5}
     if system.startswith(("snapkv", "cake", "pyramid")):
         how |= {"settings": {"window": 4}}
-    cache = models.compressed(attached(KIND), system, ids[:, :TOKENS], mask[:, :TOKENS], **how)
-    answer = generated(attached(KIND), ids, mask, cache)
-    same = torch.equal(answer, generated(unmodified(KIND), ids, mask))
+    cache = models.compressed(
+        attached_model(KIND), system, ids[:, :TOKENS], mask[:, :TOKENS], **how
+    )
+    answer = generate(attached_model(KIND), ids, mask, cache)
+    same = torch.equal(answer, generate(stock_model(KIND), ids, mask))
     assert same == (system == "full")
 
 
 def test_beams_over_rows_are_those_of_the_model():
     ids, mask = prompts(4)
-    cache = models.compressed(attached(KIND), "full", ids[:, :TOKENS], mask[:, :TOKENS])
-    found = generated(attached(KIND), ids, mask, cache, num_beams=3)
-    assert_equal(found, generated(unmodified(KIND), ids, mask, num_beams=3))
+    cache = models.compressed(attached_model(KIND), "full", ids[:, :TOKENS], mask[:, :TOKENS])
+    found = generate(attached_model(KIND), ids, mask, cache, num_beams=3)
+    assert_equal(found, generate(stock_model(KIND), ids, mask, num_beams=3))
 
 
 @pytest.mark.parametrize(
@@ -124,37 +126,37 @@ def test_beams_over_rows_are_those_of_the_model():
 )
 def test_codes_and_eviction_while_decoding_are_refused_with_the_reason(system, how):
     with pytest.raises(ValueError, match=r"got multi-head latent attention, which caches one row"):
-        models.compressed(attached(KIND), system, *prompts(), **how)
+        models.compressed(attached_model(KIND), system, *prompts(), **how)
 
 
 def test_expected_attention_is_refused():
     with pytest.raises(ValueError, match=r"rotate its projected queries as Llama does"):
-        models.compressed(attached(KIND), "expected_attention", *prompts(), ratio=0.5)
+        models.compressed(attached_model(KIND), "expected_attention", *prompts(), ratio=0.5)
 
 
 def test_a_copied_or_detached_model_expands_rows_by_itself():
-    model, (ids, mask) = models.attach(fresh(KIND)), prompts()
-    expected = generated(unmodified(KIND), ids, mask)
+    model, (ids, mask) = models.attach(new_model(KIND)), prompts()
+    expected = generate(stock_model(KIND), ids, mask)
     twin = deepcopy(model)
     with torch.no_grad():
         for weight in model.parameters():
             weight.zero_()
     cache = models.compressed(twin, "full", ids, mask)
-    assert_equal(generated(twin, ids, mask, cache), expected)
+    assert_equal(generate(twin, ids, mask, cache), expected)
     models.detach(twin)
-    assert_equal(generated(twin, ids, mask), expected)
+    assert_equal(generate(twin, ids, mask), expected)
     assert not any("expand_kv" in vars(one) for one in twin.modules())
 
 
 def test_latent_rows_in_a_model_that_is_not_attached_are_refused():
     ids, mask = prompts()
-    cache = models.compressed(attached(KIND), "full", ids, mask)
+    cache = models.compressed(attached_model(KIND), "full", ids, mask)
     with pytest.raises(ValueError, match=r"attend through this package over a cache of it"):
-        generated(unmodified(KIND), ids, mask, cache)
+        generate(stock_model(KIND), ids, mask, cache)
 
 
 def test_a_bias_where_rows_are_expanded_moves_no_score():
-    biased, (ids, mask) = deepcopy(unmodified(KIND)), prompts()
+    biased, (ids, mask) = deepcopy(stock_model(KIND)), prompts()
     for layer in biased.model.layers:
         plain = layer.self_attn.kv_b_proj
         layer.self_attn.kv_b_proj = torch.nn.Linear(plain.in_features, plain.out_features)

@@ -6,27 +6,27 @@ import torch
 import optimized
 from optimized.models import argument_checks as checks
 from spec_tests.internal.models.random_model import (
-    attached,
+    attached_model,
     configuration,
-    fresh,
-    generated,
+    generate,
     models,
+    new_model,
     prompts,
+    stock_model,
     transformers,
-    unmodified,
 )
 
 IDS = prompts()[0]
 IMAGE = 7
 
 
-def on_meta():
+def model_on_meta():
     """Return a model without loaded weights."""
     with torch.device("meta"):
         return transformers.AutoModelForCausalLM.from_config(configuration("llama"))
 
 
-def with_images():
+def model_with_images():
     """Return a model whose configuration has a placeholder token for images."""
     config = configuration("llama", image_token_id=IMAGE)
     return transformers.AutoModelForCausalLM.from_config(config).eval()
@@ -134,7 +134,7 @@ MISTAKES = {
         "got dict: inputs come after it, `compressed(model, 'kvzip+hubkv', **inputs, ratio=0.75)`",
     ),
     "the model in place of the system": (
-        dict(system=unmodified("llama"), ratio=0.5),
+        dict(system=stock_model("llama"), ratio=0.5),
         TypeError,
         "a Scorer or a HexConfig, got LlamaForCausalLM: the model comes before it",
     ),
@@ -258,6 +258,66 @@ MISTAKES = {
         ValueError,
         "on a device that holds data, got meta: `input_ids.to(model.device)`",
     ),
+    "a number in place of a system": (
+        dict(system=3),
+        TypeError,
+        "system must be a name, a Scorer or a HexConfig, got 3",
+    ),
+    "a part of a refinement's name": (
+        dict(system="snapkv+hub", ratio=0.5),
+        ValueError,
+        "system must be a known name, got 'snapkv+hub'",
+    ),
+    "a budget of nothing": (
+        dict(system="snapkv", keep=0),
+        ValueError,
+        "keep must be >= 1, got 0",
+    ),
+    "settings of what is compressed again and again": (
+        dict(system="h2o", keep=5, interval=4, settings={"recent": 5}),
+        ValueError,
+        "settings of h2o with an interval must be left out, got recent",
+    ),
+    "a refinement without scores": (
+        dict(system="kcvt-3", refined=optimized.HubSettings()),
+        ValueError,
+        "refined must be None for 'kcvt-3', which has no scores to refine, got HubSettings",
+    ),
+    "a refinement that the name contradicts": (
+        dict(system="snapkv+graphkv", ratio=0.5, refined=optimized.HubSettings()),
+        ValueError,
+        "refined must be settings of graphkv for 'snapkv+graphkv', got settings of hubkv",
+    ),
+    "all of one layer removed": (
+        dict(system="snapkv", ratio=[0.5, 1.0]),
+        ValueError,
+        "ratio must be at least 0 and below 1, got 1.0",
+    ),
+    "nothing kept in one layer": (
+        dict(system="snapkv", keep=[4, 0]),
+        ValueError,
+        "keep must be >= 1, got 0",
+    ),
+    "a budget for each layer where the scorer shares it": (
+        dict(system="pyramidkv", keep=[4, 4]),
+        ValueError,
+        "one number for 'pyramidkv', which itself shares the budget among layers",
+    ),
+    "a budget for each layer, again and again": (
+        dict(system="h2o", keep=[4, 4], interval=4),
+        ValueError,
+        "ratio and keep must be one number with an interval, got one per layer",
+    ),
+    "codes of codes": (
+        dict(system="gear>kivi-4"),
+        ValueError,
+        "system must evict before '>', got 'gear>kivi-4'",
+    ),
+    "codes of what evicts again and again": (
+        dict(system="h2o>kivi-4", keep=4, interval=4),
+        ValueError,
+        "interval must be None for 'h2o>kivi-4'",
+    ),
     "heads too narrow for the paper's density": (
         dict(system="hex-3"),
         ValueError,
@@ -271,7 +331,7 @@ MODELS = {
         "got 'meta-llama/Llama-3.2-1B'",
     ),
     "a model without a head": (
-        lambda: unmodified("llama").model,
+        lambda: stock_model("llama").model,
         TypeError,
         "got LlamaModel: load it with `AutoModelForCausalLM.from_pretrained`",
     ),
@@ -281,7 +341,7 @@ MODELS = {
         "LlamaForCausalLM'>: load it with `AutoModelForCausalLM.from_pretrained`",
     ),
     "a model without weights": (
-        lambda: on_meta(),
+        lambda: model_on_meta(),
         ValueError,
         "model must have weights, got a model on the device 'meta'",
     ),
@@ -335,7 +395,7 @@ POSITIONS = {
 def test_a_mistake_is_told_what_is_right(mistake):
     inputs, kind, says = MISTAKES[mistake]
     with pytest.raises(kind) as told:
-        models.compressed(attached("llama"), **dict(input_ids=IDS) | inputs)
+        models.compressed(attached_model("llama"), **dict(input_ids=IDS) | inputs)
     assert says in str(told.value)
 
 
@@ -350,20 +410,20 @@ def test_what_is_no_model_is_told_what_is_one(mistake):
 @pytest.mark.parametrize("mistake", LATER)
 def test_a_mistake_in_the_second_line_is_told_what_is_right(mistake):
     how, says = LATER[mistake]
-    cache = models.compressed(attached("llama"), "full", IDS)
+    cache = models.compressed(attached_model("llama"), "full", IDS)
     with pytest.raises(ValueError, match=r"must|unsupported") as told:
-        attached("llama").generate(
+        attached_model("llama").generate(
             **dict(inputs=MORE) | how, past_key_values=cache, max_new_tokens=2
         )
     assert says in str(told.value)
 
 
 def test_a_second_question_over_the_same_cache_is_told_of_undone():
-    cache = models.compressed(attached("llama"), "snapkv", IDS, ratio=0.5)
+    cache = models.compressed(attached_model("llama"), "snapkv", IDS, ratio=0.5)
     how = dict(past_key_values=cache, max_new_tokens=3, do_sample=False)
-    attached("llama").generate(MORE, **how)
+    attached_model("llama").generate(MORE, **how)
     with pytest.raises(ValueError, match=r"got 28 in all: .* asked within `cache.undone\(\)`"):
-        attached("llama").generate(MORE, **how)
+        attached_model("llama").generate(MORE, **how)
 
 
 class Elsewhere:
@@ -377,38 +437,38 @@ class Elsewhere:
 def test_ids_on_another_device_are_told_where_to_go():
     model = Elsewhere()
     with pytest.raises(ValueError, match=r"of the model, meta, got cpu: `input_ids.to"):
-        checks.elsewhere(model, IDS)
+        checks.require_same_device(model, IDS)
     vars(model)["_hf_hook"] = "moves them"
-    checks.elsewhere(model, IDS)
+    checks.require_same_device(model, IDS)
 
 
 @pytest.mark.parametrize("mistake", POSITIONS)
 def test_positions_that_do_not_count_on_are_told_why(mistake):
     places, says = POSITIONS[mistake]
-    cache = models.compressed(attached("llama"), "full", IDS)
+    cache = models.compressed(attached_model("llama"), "full", IDS)
     with pytest.raises(ValueError, match="position_ids must continue in every row") as told:
-        attached("llama")(MORE[:, TOKENS:], position_ids=places, past_key_values=cache)
+        attached_model("llama")(MORE[:, TOKENS:], position_ids=places, past_key_values=cache)
     assert says in str(told.value)
 
 
 def test_a_mask_that_generate_is_not_given_is_missed():
     ids, mask = prompts(4)
-    cache = models.compressed(attached("llama"), "full", ids[:, :TOKENS], mask[:, :TOKENS])
+    cache = models.compressed(attached_model("llama"), "full", ids[:, :TOKENS], mask[:, :TOKENS])
     with pytest.raises(
         ValueError, match=r"at 19, got 24: they count the padding .*: give the attention_mask"
     ):
-        attached("llama").generate(ids, past_key_values=cache, max_new_tokens=2)
+        attached_model("llama").generate(ids, past_key_values=cache, max_new_tokens=2)
 
 
 def test_a_model_that_is_converted_afterwards_does_not_fit_its_cache():
-    model = fresh("llama")
+    model = new_model("llama")
     cache = models.compressed(model, "full", IDS)
     with pytest.raises(ValueError, match=r"type of the cache, torch.float32, got torch.float16"):
         model.half().generate(MORE, past_key_values=cache, max_new_tokens=2)
 
 
 def test_attention_that_is_set_afterwards_is_honoured_or_named():
-    model = fresh("llama")
+    model = new_model("llama")
     cache = models.compressed(model, "full", IDS)
     model.set_attn_implementation("eager")
     with pytest.raises(ValueError, match="and again where its attention was set to another"):
@@ -423,21 +483,21 @@ def test_a_cache_of_another_depth_is_refused(layers):
     settings = optimized.HexConfig(density=0.0, block=8, recent=2)
     cache = models.HexTransformersCache(configuration("llama", num_hidden_layers=layers), settings)
     with pytest.raises(ValueError, match=f"must have 2 layers, as the model has, got {layers}"):
-        attached("llama").generate(MORE, past_key_values=cache, max_new_tokens=2)
+        attached_model("llama").generate(MORE, past_key_values=cache, max_new_tokens=2)
 
 
 def test_a_model_whose_weights_are_put_away_is_served():
     accelerate = pytest.importorskip("accelerate")
-    model = fresh("llama")
-    expected = generated(model, MORE, torch.ones_like(MORE))
+    model = new_model("llama")
+    expected = generate(model, MORE, torch.ones_like(MORE))
     model = accelerate.cpu_offload(model, torch.device("cpu"))
     cache = models.compressed(model, "full", IDS)
-    assert torch.equal(generated(model, MORE, torch.ones_like(MORE), cache), expected)
+    assert torch.equal(generate(model, MORE, torch.ones_like(MORE), cache), expected)
 
 
 @pytest.mark.parametrize("name", ["compressed", "prefill"])
 def test_ids_where_an_image_stands_are_no_text(name):
-    model, ids = with_images(), IDS.clone()
+    model, ids = model_with_images(), IDS.clone()
     ids[0, 3] = IMAGE
     ask = dict(compressed=lambda: models.compressed(model, "snapkv", ids, ratio=0.5))
     ask["prefill"] = lambda: models.prefill(models.attach(model), ids)
@@ -449,6 +509,6 @@ def test_ids_where_an_image_stands_are_no_text(name):
 
 def test_a_system_is_known_in_capitals():
     assert models.system_named("HEX-3") == models.system_named("hex-3")
-    cache = models.compressed(attached("llama"), "SnapKV+HubKV", IDS, ratio=0.5)
+    cache = models.compressed(attached_model("llama"), "SnapKV+HubKV", IDS, ratio=0.5)
     assert cache.get_seq_length() == IDS.shape[1]
     assert models.system_named("KVzip+HubKV@head").scope == "head"

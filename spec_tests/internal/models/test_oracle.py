@@ -15,22 +15,25 @@ from spec_tests.index import ROOT
 from spec_tests.internal.models.oracle import Turn, VisibleEntries, assert_logits
 from spec_tests.internal.models.random_model import (
     ARCHITECTURES,
+    ASKED,
+    KEYED,
     TOKENS,
-    attached,
+    attached_model,
     count_keyed_layers,
+    cross,
     every_architecture,
-    every_keyed_architecture,
     full_attention_layers,
     key_heads,
     models,
     prompts,
-    unmodified,
+    stock_model,
 )
 
 # The end of each call after the prompt: token by token, or two questions; whether a row is padded.
 STEPS, TURNS = (25, 26, 27, 28, 29), (29, 36)
 STORIES = {"prompt": (STEPS, False), "padded": (STEPS, True), "second turn": (TURNS, False)}
-every_story = pytest.mark.parametrize("story", STORIES)
+ANSWER = 4
+"""Number of tokens to generate; the first one reads the prompt's last token again."""
 
 
 def batch_of(story: str) -> tuple[tuple[int, ...], Tensor, Tensor]:
@@ -40,7 +43,7 @@ def batch_of(story: str) -> tuple[tuple[int, ...], Tensor, Tensor]:
     return stops, ids, mask if padded else torch.ones_like(mask)
 
 
-def called(model, cache, start: int, stops, ids: Tensor, mask: Tensor) -> Tensor:
+def logits_of_calls(model, cache, start: int, stops, ids: Tensor, mask: Tensor) -> Tensor:
     """Return the logits of successive calls, with positions and masks as in `generate`."""
     read, positions = [], (mask.cumsum(-1) - 1).clamp(min=0)
     for stop in stops:
@@ -52,7 +55,7 @@ def called(model, cache, start: int, stops, ids: Tensor, mask: Tensor) -> Tensor
     return torch.cat(read, 1)
 
 
-def chosen(kind: str, mask: Tensor, ragged: bool) -> Tensor:
+def random_sets(kind: str, mask: Tensor, ragged: bool) -> Tensor:
     """Return random masks of kept entries without padding; heads may keep different numbers."""
     draw = torch.Generator().manual_seed(5)
     heads = key_heads(kind)
@@ -64,7 +67,7 @@ def chosen(kind: str, mask: Tensor, ragged: bool) -> Tensor:
     return kept
 
 
-def placed(kind: str, layers: Iterable[VisibleEntries]) -> tuple[VisibleEntries | None, ...]:
+def by_layer(kind: str, layers: Iterable[VisibleEntries]) -> tuple[VisibleEntries | None, ...]:
     """Return the visible entries of every layer, None for layers that do not see all the text."""
     keyed, seen = [*layers], full_attention_layers(kind)
     assert len(keyed) == count_keyed_layers(kind)
@@ -77,7 +80,7 @@ def turns_after_eviction(kind: str, kept: Tensor, stops) -> tuple[Turn, ...]:
     for stop in stops:
         since = torch.ones(*kept.shape[1:-1], start - kept.shape[-1], dtype=torch.bool)
         layers = (VisibleEntries(torch.cat([one, since], -1)) for one in kept)
-        turns.append(Turn(stop, placed(kind, layers)))
+        turns.append(Turn(stop, by_layer(kind, layers)))
         start = stop
     return tuple(turns)
 
@@ -123,7 +126,7 @@ class HexWitness(Witness):
         return optimized.HexDecoded(torch.cat(outputs, 2), held)
 
 
-def witnessed(cache, witness: Callable[[], Witness]) -> list[Witness]:
+def add_witnesses(cache, witness: Callable[[], Witness]) -> list[Witness]:
     """Give each layer of a cache a witness, and return the witnesses."""
     found = []
     for layer in (layer for layer in cache.layers if hasattr(layer, "kv")):
@@ -138,19 +141,19 @@ def turns_of(kind: str, witnesses: list[Witness], past, every: int) -> tuple[Tur
     assert all(one.new == witnesses[0].new for one in witnesses)
     for index, new in enumerate(witnesses[0].new):
         assert start // every == (start + new - 1) // every
-        layers = placed(kind, (past(one.held[index], start) for one in witnesses))
+        layers = by_layer(kind, (past(one.held[index], start) for one in witnesses))
         start += new
         turns.append(Turn(start, layers))
     return tuple(turns)
 
 
-def restored(view, start: int) -> VisibleEntries:
+def restored_entries(view, start: int) -> VisibleEntries:
     """Return all tokens as HEX restores them."""
     assert view[0].shape[2] == start
     return VisibleEntries(torch.ones(view[0].shape[:-1], dtype=torch.bool), *view)
 
 
-def rejoined(witnesses: list[Witness], mask: Tensor) -> None:
+def join_rows(witnesses: list[Witness], mask: Tensor) -> None:
     """Join the records of rows that were read one by one, with zeros at padding."""
     for one in witnesses:
         calls = [one.held[at : at + len(mask)] for at in range(0, len(one.held), len(mask))]
@@ -165,7 +168,7 @@ def rejoined(witnesses: list[Witness], mask: Tensor) -> None:
         one.new = one.new[:: len(mask)]
 
 
-def survivors(view, start: int, shifts: list[int]) -> VisibleEntries:
+def surviving_entries(view, start: int, shifts: list[int]) -> VisibleEntries:
     """Return the mask of stored tokens, shifted by the padding of their row."""
     seen = torch.zeros(*view.positions.shape[:-1], start, dtype=torch.bool)
     for row, head, slot in view.present.nonzero().tolist():
@@ -180,31 +183,29 @@ def test_the_oracle_that_sees_everything_is_the_unmodified_model(kind, padded):
     mask = mask if padded else torch.ones_like(mask)
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
     with torch.no_grad():
-        out = unmodified(kind)(input_ids=ids, attention_mask=mask, position_ids=positions)
+        out = stock_model(kind)(input_ids=ids, attention_mask=mask, position_ids=positions)
     assert_logits(out.logits[mask.bool()], kind, ids, mask)
 
 
-@every_architecture
-@every_story
-@pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
+@pytest.mark.parametrize(("kind", "story", "ragged"), cross(ASKED, [*STORIES], [False, True]))
 def test_what_survives_an_eviction_is_attended_to_and_nothing_else(kind, story, ragged):
     stops, ids, mask = batch_of(story)
     chunk = 7 if story == "padded" else None
-    prompt = models.prefill(attached(kind), ids[:, :TOKENS], mask[:, :TOKENS], chunk=chunk)
-    kept = chosen(kind, mask, ragged)
+    prompt = models.prefill(attached_model(kind), ids[:, :TOKENS], mask[:, :TOKENS], chunk=chunk)
+    kept = random_sets(kind, mask, ragged)
     prompt.cache.evict(kept)
     assert (prompt.cache.evictable()[0].old is not None) == ragged
-    actual = called(attached(kind), prompt.cache, TOKENS, stops, ids, mask)
+    actual = logits_of_calls(attached_model(kind), prompt.cache, TOKENS, stops, ids, mask)
     assert_logits(actual, kind, ids, mask, actual.shape[1], turns_after_eviction(kind, kept, stops))
 
 
 @pytest.mark.parametrize("kind", ARCHITECTURES)
 def test_of_every_architecture_a_padded_row_attends_to_what_survives(kind):
     stops, ids, mask = batch_of("padded")
-    prompt = models.prefill(attached(kind), ids[:, :TOKENS], mask[:, :TOKENS])
-    kept = chosen(kind, mask, ragged=True)
+    prompt = models.prefill(attached_model(kind), ids[:, :TOKENS], mask[:, :TOKENS])
+    kept = random_sets(kind, mask, ragged=True)
     prompt.cache.evict(kept)
-    actual = called(attached(kind), prompt.cache, TOKENS, stops, ids, mask)
+    actual = logits_of_calls(attached_model(kind), prompt.cache, TOKENS, stops, ids, mask)
     assert_logits(actual, kind, ids, mask, actual.shape[1], turns_after_eviction(kind, kept, stops))
 
 
@@ -214,75 +215,79 @@ def test_the_docs_count_the_architectures_of_the_matrix():
     assert f"when it is attached; {count} architectures in the suite |" in page
 
 
-@every_keyed_architecture
-@every_story
-@pytest.mark.parametrize("mode", ["append", "full"])
+@pytest.mark.parametrize(("kind", "story", "mode"), cross(KEYED, [*STORIES], ["append", "full"]))
 def test_hex_attends_to_what_it_restores_and_to_its_new_tokens(kind, story, mode):
     stops, ids, mask = batch_of(story)
     settings = optimized.HexConfig(density=0.0, block=8, recent=2, mode=mode)
-    cache = models.HexTransformersCache(attached(kind).config, settings)
-    witnesses = witnessed(cache, HexWitness)
-    actual = called(attached(kind), cache, 0, [TOKENS, *stops], ids, mask)[:, TOKENS:]
+    cache = models.HexTransformersCache(attached_model(kind).config, settings)
+    witnesses = add_witnesses(cache, HexWitness)
+    actual = logits_of_calls(attached_model(kind), cache, 0, [TOKENS, *stops], ids, mask)[
+        :, TOKENS:
+    ]
     if story == "padded":
-        rejoined(witnesses, mask)
+        join_rows(witnesses, mask)
     # A padded row has fewer tokens, so that it fills its blocks later.
     every = 1000 if story == "padded" else settings.block
-    turns = turns_of(kind, witnesses, restored, every)
+    turns = turns_of(kind, witnesses, restored_entries, every)
     assert_logits(actual, kind, ids, mask, actual.shape[1], turns)
 
 
-@every_keyed_architecture
-@every_story
-@pytest.mark.parametrize("name", ["kivi-2", "gear"])
+@pytest.mark.parametrize(("kind", "story", "name"), cross(KEYED, [*STORIES], ["kivi-2", "gear"]))
 def test_a_quantiser_attends_to_what_it_restores_and_to_its_new_tokens(kind, story, name):
     stops, ids, mask = batch_of(story)
-    cache = models.QuantizedTransformersCache(attached(kind).config, name)
+    cache = models.QuantizedTransformersCache(attached_model(kind).config, name)
     functions = [f"{name.partition('-')[0]}_{what}" for what in ("read", "append")]
-    witnesses = witnessed(cache, partial(Witness, *functions))
+    witnesses = add_witnesses(cache, partial(Witness, *functions))
     for one in witnesses:  # heads are narrower here than a group of the paper's
         vars(one)["kivi_prefill"] = partial(optimized.kivi_prefill, group=8, residual=8)
-    actual = called(attached(kind), cache, 0, [TOKENS, *stops], ids, mask)[:, TOKENS:]
+    actual = logits_of_calls(attached_model(kind), cache, 0, [TOKENS, *stops], ids, mask)[
+        :, TOKENS:
+    ]
     if story == "padded":
-        rejoined(witnesses, mask)
-    turns = turns_of(kind, witnesses, restored, every=1000)
+        join_rows(witnesses, mask)
+    turns = turns_of(kind, witnesses, restored_entries, every=1000)
     assert_logits(actual, kind, ids, mask, actual.shape[1], turns)
 
 
-@every_keyed_architecture
-@every_story
-@pytest.mark.parametrize("scope", ["head", "layer"])
+@pytest.mark.parametrize(("kind", "story", "scope"), cross(KEYED, [*STORIES], ["head", "layer"]))
 def test_a_cache_that_decodes_attends_to_the_tokens_it_holds(kind, story, scope):
     stops, ids, mask = batch_of(story)
     settings = optimized.DecodingConfig(10, interval=4, scope=scope)
-    cache = models.DecodingTransformersCache(attached(kind).config, settings)
-    witnesses = witnessed(cache, partial(Witness, "decoding_read", "decoding_append"))
-    actual = called(attached(kind), cache, 0, [TOKENS, *stops], ids, mask)[:, TOKENS:]
+    cache = models.DecodingTransformersCache(attached_model(kind).config, settings)
+    witnesses = add_witnesses(cache, partial(Witness, "decoding_read", "decoding_append"))
+    actual = logits_of_calls(attached_model(kind), cache, 0, [TOKENS, *stops], ids, mask)[
+        :, TOKENS:
+    ]
     shifts = (mask == 0).sum(1).tolist()
-    turns = turns_of(kind, witnesses, partial(survivors, shifts=shifts), settings.interval)
+    turns = turns_of(kind, witnesses, partial(surviving_entries, shifts=shifts), settings.interval)
     assert_logits(actual, kind, ids, mask, actual.shape[1], turns)
     past = turns[-1].layers[min(full_attention_layers(kind))]
     assert past is not None
     assert not past.seen.all()
 
 
-@every_architecture
-@pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("kind_of_set", ["dense", "ragged", "recent", "old"])
+@pytest.mark.parametrize(
+    ("kind", "kind_of_set", "padded"),
+    cross(ASKED, ["dense", "ragged", "recent", "old"], [False, True]),
+)
 def test_generating_from_the_prompt_alone_reads_its_last_token_again(kind, padded, kind_of_set):
     ids, mask = prompts()
     mask = mask if padded else torch.ones_like(mask)
-    prompt = models.prefill(attached(kind), ids, mask)
-    kept = chosen(kind, mask, ragged=kind_of_set == "ragged")
+    prompt = models.prefill(attached_model(kind), ids, mask)
+    kept = random_sets(kind, mask, ragged=kind_of_set == "ragged")
     if kind_of_set in ("recent", "old"):  # every head holds the last token, or none
         kept = torch.zeros_like(kept)
         kept[..., -9:] = True
         kept[..., -1] = kind_of_set == "recent"
     prompt.cache.evict(kept)
-    how = dict(max_new_tokens=6, do_sample=False, output_logits=True, return_dict_in_generate=True)
-    out = attached(kind).generate(ids, attention_mask=mask, past_key_values=prompt.cache, **how)
-    assert prompt.cache.get_seq_length() == TOKENS + 5
+    how = dict(max_new_tokens=ANSWER, do_sample=False, output_logits=True)
+    how |= dict(return_dict_in_generate=True)
+    out = attached_model(kind).generate(
+        ids, attention_mask=mask, past_key_values=prompt.cache, **how
+    )
+    assert prompt.cache.get_seq_length() == TOKENS + ANSWER - 1
     read = out.sequences[:, :-1]
-    every = torch.cat([mask, mask.new_ones(2, 5)], 1)
-    turns = turns_after_eviction(kind, kept[..., :-1], range(TOKENS, TOKENS + 6))[1:]
+    every = torch.cat([mask, mask.new_ones(2, ANSWER - 1)], 1)
+    turns = turns_after_eviction(kind, kept[..., :-1], range(TOKENS, TOKENS + ANSWER))[1:]
     first = (Turn(TOKENS - 1), *turns)
-    assert_logits(torch.stack(out.logits, 1), kind, read, every, 6, first)
+    assert_logits(torch.stack(out.logits, 1), kind, read, every, ANSWER, first)

@@ -29,11 +29,11 @@ from spec_tests.internal.models.oracle import assert_logits  # noqa: E402
 from spec_tests.internal.models.random_model import (  # noqa: E402
     TOKENS,
     WINDOW,
-    attached,
-    fresh,
+    attached_model,
     models,
+    new_model,
     prompts,
-    unmodified,
+    stock_model,
 )
 from spec_tests.internal.models.test_oracle import turns_after_eviction  # noqa: E402
 
@@ -75,7 +75,7 @@ def ids_of(rows: int = 2, tokens: int = LENGTH) -> Tensor:
     return prompts(LENGTH - TOKENS)[0][:rows, :tokens]
 
 
-def read(model, press, ids: Tensor) -> Any:
+def read_under(model, press, ids: Tensor) -> Any:
     """Return the cache of a prompt that was read under a press."""
     cache: Any = DynamicCache()
     with torch.no_grad(), press(model):
@@ -83,14 +83,14 @@ def read(model, press, ids: Tensor) -> Any:
     return cache
 
 
-def kept(model, press, ids: Tensor) -> Tensor:
+def kept_entries(model, press, ids: Tensor) -> Tensor:
     """Return the mask of entries that a press keeps (layers, rows, heads, tokens), and check it."""
     whole: Any = DynamicCache()
     with torch.no_grad():
         model.model(input_ids=ids, past_key_values=whole)
     sets = []
     for layer, every, some in zip(
-        model.model.layers, whole.layers, read(model, press, ids).layers, strict=True
+        model.model.layers, whole.layers, read_under(model, press, ids).layers, strict=True
     ):
         same = (every.keys[..., None, :] == some.keys[..., None, :, :]).all(-1).any(-1)
         assert_equal(some.keys, every.keys[same].view_as(some.keys))
@@ -103,7 +103,7 @@ def kept(model, press, ids: Tensor) -> Tensor:
     return torch.stack(sets)
 
 
-def ours(model, name: str, ids: Tensor, monkeypatch, **how: Any) -> Tensor:
+def plugin_entries(model, name: str, ids: Tensor, monkeypatch, **how: Any) -> Tensor:
     """Return the mask of entries that the plug-in keeps."""
     sets: list[Tensor] = []
     monkeypatch.setattr(models.EvictionCache, "evict", lambda _, one, *__: sets.append(one))
@@ -111,7 +111,7 @@ def ours(model, name: str, ids: Tensor, monkeypatch, **how: Any) -> Tensor:
     return sets[0]
 
 
-def heard(press, monkeypatch) -> list[Tensor]:
+def record_scores(press, monkeypatch) -> list[Tensor]:
     """Return a list that collects the scores of a press, layer by layer."""
     scores: list[Tensor] = []
     score = press.score
@@ -129,9 +129,13 @@ def heard(press, monkeypatch) -> list[Tensor]:
 @pytest.mark.parametrize("ratio", [0.3, 0.75, 0.9])
 def test_hubkv_keeps_what_the_plug_in_keeps(name, scope, ratio, monkeypatch):
     kind, theirs, settings = SAME[name]
-    found = kept(unmodified("llama"), HubKVPress(kind(ratio, **theirs), scope=scope), ids_of())
+    found = kept_entries(
+        stock_model("llama"), HubKVPress(kind(ratio, **theirs), scope=scope), ids_of()
+    )
     how: dict[str, Any] = dict(ratio=ratio, settings=settings, refined=HubSettings())
-    wanted = ours(attached("llama"), f"{name}@{scope}", ids_of(), monkeypatch, **how)
+    wanted = plugin_entries(
+        attached_model("llama"), f"{name}@{scope}", ids_of(), monkeypatch, **how
+    )
     assert_equal(found, wanted)
 
 
@@ -139,10 +143,12 @@ def test_hubkv_keeps_what_the_plug_in_keeps(name, scope, ratio, monkeypatch):
 @pytest.mark.parametrize("ratio", [0.3, 0.75, 0.9])
 def test_graphkv_keeps_what_the_plug_in_keeps(name, ratio, monkeypatch):
     kind, theirs, settings = SAME[name]
-    found = kept(unmodified("llama"), GraphKVPress(kind(ratio, **theirs), **GRAPH), ids_of())
+    found = kept_entries(
+        stock_model("llama"), GraphKVPress(kind(ratio, **theirs), **GRAPH), ids_of()
+    )
     refined = GraphSettings(GRAPH["count"], adaptive=False)
     how: dict[str, Any] = dict(ratio=ratio, settings=settings, refined=refined)
-    assert_equal(found, ours(attached("llama"), name, ids_of(), monkeypatch, **how))
+    assert_equal(found, plugin_entries(attached_model("llama"), name, ids_of(), monkeypatch, **how))
 
 
 @pytest.mark.parametrize("name", SAME)
@@ -150,13 +156,13 @@ def test_settings_are_the_specifications(name, monkeypatch):
     kind, theirs, settings = SAME[name]
     press = HubKVPress(kind(0.75, **theirs), scope="head", **HUB)
     how: dict[str, Any] = dict(ratio=0.75, settings=settings, refined=HubSettings(**HUB))
-    wanted = ours(attached("llama"), name, ids_of(), monkeypatch, **how)
-    assert_equal(kept(unmodified("llama"), press, ids_of()), wanted)
+    wanted = plugin_entries(attached_model("llama"), name, ids_of(), monkeypatch, **how)
+    assert_equal(kept_entries(stock_model("llama"), press, ids_of()), wanted)
     graph: dict[str, Any] = dict(strength=0.5, fraction=0.5, per_head=True, signal="enhance")
     press = GraphKVPress(kind(0.75, **theirs), **GRAPH, **graph)
     how["refined"] = GraphSettings(GRAPH["count"], **graph)
-    wanted = ours(attached("llama"), name, ids_of(), monkeypatch, **how)
-    assert_equal(kept(unmodified("llama"), press, ids_of()), wanted)
+    wanted = plugin_entries(attached_model("llama"), name, ids_of(), monkeypatch, **how)
+    assert_equal(kept_entries(stock_model("llama"), press, ids_of()), wanted)
 
 
 def test_a_press_has_the_keywords_of_the_specification_and_its_defaults():
@@ -183,8 +189,8 @@ def test_on_the_shipped_model_too(shipped, name, rows, monkeypatch):
     how: dict[str, Any] = dict(ratio=0.8, settings=settings, refined=HubSettings())
     for scope in ("head", "layer", "model"):
         press = HubKVPress(kind(0.8, **told), scope=scope)
-        wanted = ours(own, f"{name}@{scope}", ids, monkeypatch, **how)
-        assert_equal(kept(theirs, press, ids), wanted)
+        wanted = plugin_entries(own, f"{name}@{scope}", ids, monkeypatch, **how)
+        assert_equal(kept_entries(theirs, press, ids), wanted)
 
 
 @pytest.mark.parametrize("scope", ["head", "layer", "model"])
@@ -198,17 +204,17 @@ def test_over_kvzip_the_plug_in_that_is_asked_as_kvpress_asks(shipped, scope, ch
     monkeypatch.setattr(
         press, "prepare", lambda *of: pairs.__setitem__(slice(None), prepare(*of)) or pairs
     )
-    found = kept(theirs, HubKVPress(press, scope=scope), ids)
-    graph = kept(theirs, GraphKVPress(press, **GRAPH), ids)
+    found = kept_entries(theirs, HubKVPress(press, scope=scope), ids)
+    graph = kept_entries(theirs, GraphKVPress(press, **GRAPH), ids)
 
     def prompt(index: int, part: Tensor) -> Tensor:
         return pairs[index][1][0, : -len(part)]
 
     settings = dict(prompt=prompt, chunk=chunk, sinks=0, recent=0)
     how: dict[str, Any] = dict(ratio=0.7, settings=settings, refined=HubSettings())
-    assert_equal(found, ours(own, f"kvzip@{scope}", ids, monkeypatch, **how))
+    assert_equal(found, plugin_entries(own, f"kvzip@{scope}", ids, monkeypatch, **how))
     how["refined"] = GraphSettings(GRAPH["count"])
-    assert_equal(graph, ours(own, "kvzip@head", ids, monkeypatch, **how))
+    assert_equal(graph, plugin_entries(own, "kvzip@head", ids, monkeypatch, **how))
     assert "compress_post" not in vars(press)
 
 
@@ -219,9 +225,9 @@ def test_over_fastkvzip_with_the_gates_of_the_shipped_model(shipped, scope, monk
     press = kvpress.FastKVzipPress(0.7)
     press.gates = [gate_of(one) for one in load_gates(BYTES, 4) or ()]
     with torch.no_grad():
-        found = kept(theirs, HubKVPress(press, scope=scope), ids)
+        found = kept_entries(theirs, HubKVPress(press, scope=scope), ids)
     how: dict[str, Any] = dict(ratio=0.7, refined=HubSettings())
-    assert_equal(found, ours(own, f"fastkvzip@{scope}", ids, monkeypatch, **how))
+    assert_equal(found, plugin_entries(own, f"fastkvzip@{scope}", ids, monkeypatch, **how))
 
 
 def gate_of(own) -> Any:
@@ -249,14 +255,14 @@ def gate_of(own) -> Any:
 def test_every_press_that_scores_is_refined_by_what_it_says_beside_its_marks(
     name, paper, monkeypatch
 ):
-    base, model = ANY[name], fresh("llama")
+    base, model = ANY[name], new_model("llama")
     if name == "observed":
         model.set_attn_implementation("eager")
     base.compression_ratio = 0.5
     hub, graph = HubKVPress(base, scope="head"), GraphKVPress(base, **GRAPH, kind="qk")
     press = hub if paper == "hubkv" else graph
-    said = heard(base, monkeypatch)
-    found = kept(model, press, ids_of())
+    said = record_scores(base, monkeypatch)
+    found = kept_entries(model, press, ids_of())
     first, last = SURE.get(name, (0, 0))
     asked = Attention(ids_of())
     budget: dict[str, Any] = dict(ratio=0.5)
@@ -285,7 +291,7 @@ class Attention:
     def __init__(self, ids: Tensor) -> None:
         self.queries: list[Tensor] = []
         self.keys: list[Tensor] = []
-        models.prefill(models.attach(fresh("llama")), ids, watch=[self.watch])
+        models.prefill(models.attach(new_model("llama")), ids, watch=[self.watch])
 
     def watch(self, step) -> None:
         """Store the queries and keys of one layer."""
@@ -295,12 +301,12 @@ class Attention:
 
 @pytest.mark.parametrize("name", sorted(ANY.keys() - {"critical"}))
 def test_what_a_press_marks_is_what_is_protected(name, monkeypatch):
-    base, model = ANY[name], fresh("llama")
+    base, model = ANY[name], new_model("llama")
     if name == "observed":
         model.set_attn_implementation("eager")
     base.compression_ratio = 0.5
-    said = heard(base, monkeypatch)
-    read(model, HubKVPress(base, scope="head"), ids_of())
+    said = record_scores(base, monkeypatch)
+    read_under(model, HubKVPress(base, scope="head"), ids_of())
     first, last = SURE.get(name, (0, 0))
     for scores in said:
         least = scores[0, 0]
@@ -315,9 +321,9 @@ def test_what_a_press_marks_is_what_is_protected(name, monkeypatch):
 def test_the_model_attends_to_what_is_kept_and_to_nothing_else(kind, scope):
     ids, stops = prompts(4)[0], (25, 26, 27, 28)
     press = HubKVPress(kvpress.SnapKVPress(0.5, window_size=3), scope=scope)
-    model = unmodified(kind)
-    turns = turns_after_eviction(kind, kept(model, press, ids[:, :TOKENS]), stops)
-    cache, logits = read(model, press, ids[:, :TOKENS]), []
+    model = stock_model(kind)
+    turns = turns_after_eviction(kind, kept_entries(model, press, ids[:, :TOKENS]), stops)
+    cache, logits = read_under(model, press, ids[:, :TOKENS]), []
     for stop in stops:
         place = torch.arange(stop - 1, stop)[None]
         with torch.no_grad():
@@ -326,9 +332,9 @@ def test_the_model_attends_to_what_is_kept_and_to_nothing_else(kind, scope):
 
 
 def test_heads_of_one_length_are_cut_out_and_others_are_masked():
-    model, base = fresh("llama"), kvpress.SnapKVPress(0.75, window_size=3)
+    model, base = new_model("llama"), kvpress.SnapKVPress(0.75, window_size=3)
     sizes = {
-        scope: [layer.keys.shape[2] for layer in read(model, press, ids_of()).layers]
+        scope: [layer.keys.shape[2] for layer in read_under(model, press, ids_of()).layers]
         for scope, press in {
             "head": HubKVPress(base, scope="head"),
             "layer": HubKVPress(base, scope="layer"),
@@ -338,26 +344,26 @@ def test_heads_of_one_length_are_cut_out_and_others_are_masked():
     }
     assert sizes == {"head": [22, 22], "graph": [22, 22], "layer": [88, 88], "model": [88, 88]}
     pyramid = kvpress.PyramidKVPress(0.5, window_size=4, beta=4)
-    cache = read(model, GraphKVPress(pyramid, **GRAPH), ids_of())
+    cache = read_under(model, GraphKVPress(pyramid, **GRAPH), ids_of())
     assert [layer.keys.shape[2] for layer in cache.layers] == [88, 88]
 
 
 def test_a_prompt_no_longer_than_what_is_protected_stays_whole():
-    model = fresh("llama")
+    model = new_model("llama")
     for press in (
         HubKVPress(kvpress.SnapKVPress(0.5, window_size=LENGTH)),
         GraphKVPress(kvpress.ExpectedAttentionPress(0.5, n_sink=LENGTH), **GRAPH),
         HubKVPress(kvpress.KnormPress(0.0)),
     ):
-        assert bool(kept(model, press, ids_of()).all())
+        assert bool(kept_entries(model, press, ids_of()).all())
 
 
 def test_ten_of_a_hundred_are_kept_at_nine_tenths():
-    model, ids = fresh("llama"), prompts(76)[0]
+    model, ids = new_model("llama"), prompts(76)[0]
     press = kvpress.KnormPress(0.9)
-    assert read(model, press, ids[:, :80]).layers[0].keys.shape[2] == 7
+    assert read_under(model, press, ids[:, :80]).layers[0].keys.shape[2] == 7
     ours = HubKVPress(press, scope="head")
-    assert read(model, ours, ids[:, :80]).layers[0].keys.shape[2] == 8
+    assert read_under(model, ours, ids[:, :80]).layers[0].keys.shape[2] == 8
 
 
 class WithSentinels(HubKVPress):
@@ -417,13 +423,13 @@ LIES = {
 def test_a_lie_keeps_something_else(lie, monkeypatch):
     name, ratio, scope = LIES[lie]
     kind, theirs, settings = SAME[name]
-    ids, model = prompts(76)[0][:, :80], unmodified("llama")
+    ids, model = prompts(76)[0][:, :80], stock_model("llama")
     how: dict[str, Any] = dict(ratio=ratio, settings=settings, refined=HubSettings())
-    wanted = ours(attached("llama"), f"{name}@{scope}", ids, monkeypatch, **how)
+    wanted = plugin_entries(attached_model("llama"), f"{name}@{scope}", ids, monkeypatch, **how)
     own = dict(sinks=0) if name == "expected_attention" else {}  # the press protects its own
     press = kind(ratio, **theirs)
-    assert_equal(kept(model, HubKVPress(press, scope=scope, **own), ids), wanted)
-    assert not torch.equal(kept(model, lie(press, scope=scope, **own), ids), wanted)
+    assert_equal(kept_entries(model, HubKVPress(press, scope=scope, **own), ids), wanted)
+    assert not torch.equal(kept_entries(model, lie(press, scope=scope, **own), ids), wanted)
 
 
 class Own(kvpress.ScorerPress):
@@ -439,7 +445,7 @@ def test_a_press_of_ones_own_says_what_it_keeps():
     with pytest.raises(ValueError, match="ends must say how many tokens a Own keeps"):
         HubKVPress(Own(0.5))
     press = HubKVPress(Own(0.9), scope="head", sinks=0, recent=0, ends=(1, 0))
-    assert bool(kept(fresh("llama"), press, ids_of())[..., 0].all())
+    assert bool(kept_entries(new_model("llama"), press, ids_of())[..., 0].all())
 
 
 @pytest.mark.parametrize(
@@ -485,7 +491,7 @@ def test_what_cannot_be_is_refused_when_a_press_is_made(made, error, said):
 
 
 def test_what_kvpress_cannot_store_or_score_is_refused(monkeypatch):
-    model, base = fresh("llama"), kvpress.KnormPress(0.5)
+    model, base = new_model("llama"), kvpress.KnormPress(0.5)
     ids, mask = prompts()
     with (
         torch.no_grad(),
@@ -496,26 +502,31 @@ def test_what_kvpress_cannot_store_or_score_is_refused(monkeypatch):
     hidden = 2 * (TOKENS - WINDOW)  # of two rows
     for press in (HubKVPress(base), GraphKVPress(base, count=2)):
         with pytest.raises(ValueError, match=f"got {hidden} hidden, by padding or by a window"):
-            read(fresh("gemma2"), press, ids)
+            read_under(new_model("gemma2"), press, ids)
     with pytest.raises(ValueError, match="ratio must leave the 4 protected entries of a pool"):
-        read(model, HubKVPress(kvpress.KnormPress(0.99), scope="head"), ids)
+        read_under(model, HubKVPress(kvpress.KnormPress(0.99), scope="head"), ids)
     for press in (HubKVPress(base), HubKVPress(kvpress.FastKVzipPress(0.5), scope="head")):
         monkeypatch.setattr(press.press, "post_init_from_model", lambda _: None)
         with pytest.raises(ValueError, match="press must be entered by itself"):
-            read(model, kvpress.ComposedPress([press]), ids)
+            read_under(model, kvpress.ComposedPress([press]), ids)
     model.set_attn_implementation("eager")
     with pytest.raises(ValueError, match="model must attend otherwise than by 'eager'"):
-        read(model, HubKVPress(base), ids)
-    assert read(model, HubKVPress(base, scope="head"), ids).layers[0].keys.shape[2] == TOKENS // 2
+        read_under(model, HubKVPress(base), ids)
+    assert (
+        read_under(model, HubKVPress(base, scope="head"), ids).layers[0].keys.shape[2]
+        == TOKENS // 2
+    )
 
 
 def test_a_press_that_failed_leaves_nothing_behind(monkeypatch):
-    model, base = fresh("llama"), kvpress.KnormPress(0.5)
+    model, base = new_model("llama"), kvpress.KnormPress(0.5)
     press = HubKVPress(base)
     with monkeypatch.context() as patch:
         patch.setattr(model.model.layers[1], "forward", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            read(model, press, ids_of())
+            read_under(model, press, ids_of())
     assert press.layers == []
     assert not model.model._forward_hooks
-    assert_equal(kept(model, press, ids_of()), kept(model, HubKVPress(base), ids_of()))
+    assert_equal(
+        kept_entries(model, press, ids_of()), kept_entries(model, HubKVPress(base), ids_of())
+    )

@@ -9,7 +9,7 @@ from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.internal.models.random_model import (
     PADDING,
     TOKENS,
-    attached,
+    attached_model,
     every_main_architecture,
     gates,
     models,
@@ -33,17 +33,19 @@ every_scorer = pytest.mark.parametrize("name", models.SCORERS)
 told_of_a_model = pytest.mark.parametrize("name", [n for n in models.SCORERS if n != "random"])
 
 
-def said(name: str, kind: str, kv=optimized, chunk: int | None = None, row: int | None = None):
+def score_prompts(
+    name: str, kind: str, kv=optimized, chunk: int | None = None, row: int | None = None
+):
     """Return a scorer's scores of the prompts, or of one row without its padding."""
     ids, mask = prompts()
     if row is not None:
         ids, mask = (x[row : row + 1][:, mask[row].bool()] for x in (ids, mask))
-    scorer = models.scorer(name, attached(kind), kv, **SETTINGS[name])
-    prompt = models.prefill(attached(kind), ids, mask, chunk=chunk, watch=[scorer.watch])
+    scorer = models.scorer(name, attached_model(kind), kv, **SETTINGS[name])
+    prompt = models.prefill(attached_model(kind), ids, mask, chunk=chunk, watch=[scorer.watch])
     return scorer.finish(prompt, KEEP), prompt
 
 
-def kept(scores, valid=None, start: int = 0):
+def kept_sets(scores, valid=None, start: int = 0):
     """Return the masks that half of the budget keeps in each layer."""
     real = torch.ones(1, TOKENS - start, dtype=torch.bool) if valid is None else valid[:, start:]
     sets = []
@@ -60,32 +62,32 @@ def test_settings_are_of_scorers():
 @every_scorer
 @every_main_architecture
 def test_a_prompt_in_chunks_keeps_the_sets_of_the_whole(name, kind):
-    whole, prompt = said(name, kind)
-    chunked, _ = said(name, kind, chunk=7)
-    assert_equal(kept(chunked, prompt.valid), kept(whole, prompt.valid))
+    whole, prompt = score_prompts(name, kind)
+    chunked, _ = score_prompts(name, kind, chunk=7)
+    assert_equal(kept_sets(chunked, prompt.valid), kept_sets(whole, prompt.valid))
     assert_equal(chunked.budgets, whole.budgets)
 
 
 @told_of_a_model
 def test_both_implementations_keep_the_same_sets(name):
-    mine, prompt = said(name, "llama", optimized)
-    other, _ = said(name, "llama", reference)
-    assert_equal(kept(mine, prompt.valid), kept(other, prompt.valid))
+    mine, prompt = score_prompts(name, "llama", optimized)
+    other, _ = score_prompts(name, "llama", reference)
+    assert_equal(kept_sets(mine, prompt.valid), kept_sets(other, prompt.valid))
     assert_equal(mine.budgets, other.budgets)
 
 
 @told_of_a_model
 def test_a_padded_row_keeps_what_it_keeps_alone(name):
-    together, _ = said(name, "llama")
+    together, _ = score_prompts(name, "llama")
     for row, start in ((0, 0), (1, PADDING)):
-        alone, _ = said(name, "llama", row=row)
-        mine = [one[row : row + 1] for one in kept(together, start=start)]
-        assert_equal(mine, kept(alone, torch.ones(1, TOKENS - start, dtype=torch.bool)))
+        alone, _ = score_prompts(name, "llama", row=row)
+        mine = [one[row : row + 1] for one in kept_sets(together, start=start)]
+        assert_equal(mine, kept_sets(alone, torch.ones(1, TOKENS - start, dtype=torch.bool)))
 
 
 @every_scorer
 def test_padding_scores_0_and_is_not_protected(name):
-    scores, _ = said(name, "llama")
+    scores, _ = score_prompts(name, "llama")
     for one in scores.scored:
         assert not one.scores[1, :, :PADDING].any()
         assert not one.protected[1, :, :PADDING].any()
@@ -93,8 +95,8 @@ def test_padding_scores_0_and_is_not_protected(name):
 
 @every_scorer
 def test_scoring_leaves_the_cache_as_it_was(name):
-    _, prompt = said(name, "llama")
-    untouched = models.prefill(attached("llama"), *prompts()).cache
+    _, prompt = score_prompts(name, "llama")
+    untouched = models.prefill(attached_model("llama"), *prompts()).cache
     assert prompt.cache.get_seq_length() == TOKENS
     for mine, other in zip(prompt.cache.evictable(), untouched.evictable(), strict=True):
         assert_equal(mine.whole, other.whole)
@@ -103,7 +105,7 @@ def test_scoring_leaves_the_cache_as_it_was(name):
 @every_scorer
 @pytest.mark.parametrize("chunk", [None, 7])
 def test_a_scorer_knows_nothing_of_the_prompt_before(name, chunk):
-    model, (ids, _) = attached("llama"), prompts()
+    model, (ids, _) = attached_model("llama"), prompts()
     used, new = (models.scorer(name, model, **SETTINGS[name]) for _ in range(2))
     used.finish(models.prefill(model, ids.flip(1), watch=[used.watch]), KEEP)
     prompt = models.prefill(model, ids, chunk=chunk, watch=[used.watch, new.watch])
@@ -143,8 +145,8 @@ snapkv_scores.__name__, cake_scores.__name__ = "snapkv", "cake"
 )
 def test_what_was_watched_in_chunks_scores_as_the_specification_says(name, spec):
     steps = []
-    prompt = models.prefill(attached("llama"), *prompts(), watch=[steps.append])
-    scorer = models.scorer(name, attached("llama"), **SETTINGS[name])
+    prompt = models.prefill(attached_model("llama"), *prompts(), watch=[steps.append])
+    scorer = models.scorer(name, attached_model("llama"), **SETTINGS[name])
     for step in steps:
         for piece in pieces(step, 5):
             scorer.watch(piece)
@@ -155,8 +157,8 @@ def test_what_was_watched_in_chunks_scores_as_the_specification_says(name, spec)
 
 def test_kvzip_hears_the_model_repeat_what_it_read():
     ids, _ = prompts()
-    asked, chunk, model = torch.tensor([[5, 6]]).expand(2, 2), 9, attached("llama")
-    scores, _ = said("kvzip", "llama", row=0)
+    asked, chunk, model = torch.tensor([[5, 6]]).expand(2, 2), 9, attached_model("llama")
+    scores, _ = score_prompts("kvzip", "llama", row=0)
     for index in range(3):
         text, steps = ids[:, 4 + index * chunk :][:, :chunk], []
         models.prefill(model, torch.cat([ids, asked, text], 1), watch=[steps.append])

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
-from spec_tests.internal.models.random_model import attached, models, prompts
+from spec_tests.internal.models.random_model import attached_model, models, prompts
 
 WAITING = {"item", "tolist", "__bool__", "__int__", "__float__", "nonzero"}
 
@@ -34,7 +34,7 @@ def test_an_import_loads_no_model_code():
 @pytest.mark.parametrize("system", ["full", "snapkv"])
 @torch.no_grad()
 def test_a_step_waits_for_a_mask_and_positions_alone(system):
-    model, ids = attached("llama"), prompts(1)[0]
+    model, ids = attached_model("llama"), prompts(1)[0]
     how = dict(ratio=0.5) if system == "snapkv" else {}
     cache = models.compressed(model, system, ids[:, :-1], **how)
     places = torch.full((len(ids), 1), ids.shape[1] - 1)
@@ -46,7 +46,7 @@ def test_a_step_waits_for_a_mask_and_positions_alone(system):
 
 @torch.no_grad()
 def test_what_is_no_number_is_refused_where_heads_differ():
-    model, ids = attached("llama"), prompts(1)[0]
+    model, ids = attached_model("llama"), prompts(1)[0]
     cache = models.compressed(model, "knorm+hubkv@layer", ids, ratio=0.5, settings={"shift": True})
     assert any(layer.old is not None for layer in cache.layers)
     hidden = torch.full((len(ids), 1, model.config.hidden_size), torch.nan)

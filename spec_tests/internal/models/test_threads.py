@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from spec_tests.accuracy import assert_equal
-from spec_tests.internal.models.random_model import fresh, models, prompts
+from spec_tests.internal.models.random_model import models, new_model, prompts
 
 
 def logits(model, ids):
@@ -19,7 +19,7 @@ def logits(model, ids):
 @pytest.mark.parametrize("layer", [0, 1])
 def test_a_call_that_runs_while_another_thread_attaches_stays_causal(layer):
     """The call waits between two layers until the self-check reaches them, and ends before it."""
-    model, ids = fresh("llama"), prompts()[0]
+    model, ids = new_model("llama"), prompts()[0]
     alone = logits(model, ids)
     arrived, checking, calls = Event(), Event(), []
 
@@ -42,10 +42,10 @@ def test_a_call_that_runs_while_another_thread_attaches_stays_causal(layer):
 
 
 def test_calls_of_one_thread_are_right_however_often_another_attaches():
-    model, ids = fresh("llama"), prompts()[0]
+    model, ids = new_model("llama"), prompts()[0]
     alone = logits(model, ids)
     with ThreadPoolExecutor(1) as pool:
-        for _ in range(20):
+        for _ in range(8):
             calls = [pool.submit(logits, model, ids) for _ in range(3)]
             models.attach(model)
             for call in calls:
@@ -55,9 +55,9 @@ def test_calls_of_one_thread_are_right_however_often_another_attaches():
 
 def test_the_first_calls_of_three_threads_compress_as_one_would():
     ids = prompts()[0]
-    alone = models.compressed(fresh("llama"), "snapkv", ids, ratio=0.5)
-    for _ in range(5):
-        model = fresh("llama")
+    alone = models.compressed(new_model("llama"), "snapkv", ids, ratio=0.5)
+    for _ in range(3):
+        model = new_model("llama")
         with ThreadPoolExecutor(3) as pool:
             calls = [
                 pool.submit(models.compressed, model, "snapkv", ids, ratio=0.5) for _ in range(3)

@@ -5,11 +5,11 @@ import torch
 
 from spec_tests.internal.models.random_model import (
     TOKENS,
-    attached,
-    generated,
+    attached_model,
+    generate,
     models,
     prompts,
-    unmodified,
+    stock_model,
 )
 
 SAID, LOST, ASKED = 6, 4, 3
@@ -23,15 +23,17 @@ def turns(padded: bool):
     return ids, mask
 
 
-def after_a_turn(kind: str, system: str, padded: bool, **how):
+def cache_after_turn(kind: str, system: str, padded: bool, **how):
     """Return the cache after the first turn, in which the ended row got further tokens."""
     ids, mask = turns(padded)
     first = mask.clone()
     first[0, TOKENS:] = 1
-    cache = models.compressed(attached(kind), system, ids[:, :TOKENS], first[:, :TOKENS], **how)
+    cache = models.compressed(
+        attached_model(kind), system, ids[:, :TOKENS], first[:, :TOKENS], **how
+    )
     for stop in range(TOKENS + 1, TOKENS + SAID + 1):
         with torch.no_grad():
-            attached(kind)(
+            attached_model(kind)(
                 input_ids=ids[:, cache.get_seq_length() : stop],
                 attention_mask=first[:, :stop],
                 past_key_values=cache,
@@ -42,18 +44,18 @@ def after_a_turn(kind: str, system: str, padded: bool, **how):
 @pytest.mark.parametrize("kind", ["llama", "gemma2"])
 @pytest.mark.parametrize("padded", [False, True])
 def test_what_a_row_said_after_its_end_is_left_out(kind, padded):
-    cache, ids, mask = after_a_turn(kind, "full", padded)
-    expected = generated(unmodified(kind), ids, mask)
-    assert torch.equal(generated(attached(kind), ids, mask, cache), expected)
+    cache, ids, mask = cache_after_turn(kind, "full", padded)
+    expected = generate(stock_model(kind), ids, mask)
+    assert torch.equal(generate(attached_model(kind), ids, mask, cache), expected)
 
 
 def test_what_is_left_of_a_prompt_is_seen_and_nothing_after_the_end():
-    cache, ids, mask = after_a_turn("llama", "streaming_llm", False, keep=8)
+    cache, ids, mask = cache_after_turn("llama", "streaming_llm", False, keep=8)
     left = torch.ones_like(mask)
     left[:, 4 : TOKENS - 4] = 0
     with torch.no_grad():
         expected = masked_logits(ids, mask, left)
-        actual = attached("llama")(
+        actual = attached_model("llama")(
             input_ids=ids[:, -ASKED:], attention_mask=mask, past_key_values=cache
         ).logits
     assert torch.allclose(actual, expected[:, -ASKED:], atol=1e-4)
@@ -67,19 +69,12 @@ def masked_logits(ids, mask, left):
     sees |= torch.eye(tokens, dtype=torch.bool)
     bias = torch.where(sees, 0.0, torch.finfo(torch.float32).min)[:, None]
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
-    return unmodified("llama")(input_ids=ids, attention_mask=bias, position_ids=positions).logits
+    return stock_model("llama")(input_ids=ids, attention_mask=bias, position_ids=positions).logits
 
 
 @pytest.mark.parametrize("system", ["gear", "lfm2"])
 def test_what_is_stored_cannot_be_left_out(system):
     kind = "lfm2" if system == "lfm2" else "llama"
-    cache, ids, mask = after_a_turn(kind, "full" if system == "lfm2" else system, False)
+    cache, ids, mask = cache_after_turn(kind, "full" if system == "lfm2" else system, False)
     with pytest.raises(ValueError, match="only a system that evicts can hide what a row"):
-        generated(attached(kind), ids, mask, cache)
-
-
-def test_a_mask_is_given_to_both_calls():
-    ids, mask = prompts(ASKED)
-    cache = models.compressed(attached("llama"), "full", ids[:, :TOKENS])
-    with pytest.raises(ValueError, match="got another: give `compressed` the mask, too"):
-        generated(attached("llama"), ids, mask, cache)
+        generate(attached_model(kind), ids, mask, cache)

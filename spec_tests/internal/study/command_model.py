@@ -12,7 +12,7 @@ tiny = pytest.importorskip("optimized.tiny")
 tokens = pytest.importorskip("optimized.tiny.tokens")
 record = pytest.importorskip("optimized.study.record")
 
-from spec_tests.internal.models.random_model import drawn  # noqa: E402
+from spec_tests.internal.models.random_model import with_random_weights  # noqa: E402
 
 TEXT = "".join(
     f"Line {n} says that {n * n} is the square of {n}, and no more.\n" for n in range(99)
@@ -44,7 +44,7 @@ def save_random_model(folder: Path, kind: str = "llama", **more: Any) -> Path:
         pad_token_id=on.end,
     )
     config = transformers.AutoConfig.for_model(kind, **usual | more)
-    drawn(config).save_pretrained(folder)
+    with_random_weights(config).save_pretrained(folder)
     on.tokenizer.save_pretrained(folder)
     (folder / "text.txt").write_text(TEXT)
     return folder
