@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference
@@ -192,32 +192,17 @@ def test_neighbours_are_at_the_strongest_edges_the_first_of_equals_first(impl, x
 
 
 @pytest.mark.spec("GraphKV-1", "GraphKV-3")
-@pytest.mark.parametrize("tokens", [5, 37, 129, 513])
+@pytest.mark.parametrize("sources", [1, 3, 5, 20, 37])
 @pytest.mark.parametrize("width", [3, 64, 100, 131])
-@given(st.sampled_from([1, 3, 5]), st.booleans(), st.integers(0, 2**16))
-def test_equal_keys_have_equal_edges(impl, tokens, width, sources, several, seed):
+@settings(max_examples=30)
+@given(st.sampled_from([37, 129, 513]), st.booleans(), st.integers(0, 2**16))
+def test_equal_keys_have_equal_edges(impl, width, sources, tokens, several, seed):
     generator = torch.Generator().manual_seed(seed)
     distinct = torch.randn(3 if several else 1, width, generator=generator)
     which = torch.randint(len(distinct), (tokens,), generator=generator)
     weights = impl.edges(distinct[which], torch.arange(sources))
     first = (which == which[:, None]).int().argmax(-1)
-    assert_alike(impl, weights, weights[:, first])
-
-
-@pytest.mark.spec("GraphKV-1", "GraphKV-3")
-@given(st.sampled_from([37, 513]), st.integers(64, 131), st.integers(20, 37))
-def test_equal_keys_have_equal_edges_to_many_sources(impl, tokens, width, sources):
-    generator = torch.Generator().manual_seed(width)
-    keys = torch.randn(1, width, generator=generator).expand(tokens, width)
-    weights = impl.edges(keys.contiguous(), torch.arange(sources))
-    assert_alike(impl, weights, weights[:, :1].expand(-1, tokens).contiguous())
-
-
-def assert_alike(impl, weights, others):
-    """Edges to equal keys are equal: exactly so in our own layers, where ties are to last.
-
-    Elsewhere up to rounding: a product of matrices rounds by the place of a column.
-    """
-    if impl.ours:
-        assert_equal(weights, others)
+    others = weights[:, first]
     assert_close(weights, others)
+    if impl.ours:  # exactly, so that ties last: a product of matrices rounds by a column's place
+        assert_equal(weights, others)

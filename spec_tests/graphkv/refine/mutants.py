@@ -8,11 +8,11 @@ test_a_row_holds_the_heads_of_a_token_side_by_side
   reshaped_heads: tokens side by side instead of heads
   - return vectors.movedim(-3, -2).flatten(-2)
   + return vectors.reshape(vectors.movedim(-3, -2).flatten(-2).shape)
-test_a_layer_is_one_graph_over_its_heads
+test_every_graph_is_made_of_its_parts
   first_head_scores: the first head's scores for the layer
   - refined.mean(-2)
   + refined[..., 0, :]
-test_a_layer_graph_and_head_graphs_keep_different_tokens
+test_every_graph_is_made_of_its_parts
   always_per_head: a graph a head, unasked
   +     per_head = True
         if not scores.numel():
@@ -31,7 +31,7 @@ vector:a-window-counts-into-the-budget
   window_always_excluded: the window off the budget, unasked
   - window if exclude_window else 0
   + window
-test_excluding_the_window_takes_it_off_the_budget_of_every_graph
+test_every_graph_takes_its_own_window_off_the_budget
   window_never_excluded: the window stays in the budget
   - window if exclude_window else 0
   + 0
@@ -43,7 +43,7 @@ test_an_adaptive_source_has_a_neighbour_for_each_thousand_tokens
   never_adapted: as many neighbours in a short input as in a long one
   - if adaptive:
   + if False:
-test_a_batch_is_its_rows_one_by_one
+test_every_graph_takes_its_own_window_off_the_budget
   fewest_sources_for_all: one number of sources for a whole batch
   - window if exclude_window else 0
   + min(keep, int(protected.sum(-1).max()))

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
+from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.scorers.fastkvzip import oracle
 from spec_tests.scorers.fastkvzip.strategies import fastkvzip, fastkvzip_loss
 from spec_tests.scorers.padded import masks
@@ -48,15 +48,6 @@ def test_scores_agree_with_scalar_loops(impl, group, data):
             real = x["valid"] is None or bool(x["valid"][row, j])
             expected = oracle.score(state, gate, 0, x["epsilon"]) if real else 0.0
             assert_close(scores[row, 0, j], expected)
-
-
-@given(gated, st.randoms(use_true_random=False))
-def test_no_token_depends_on_another(impl, x, random):
-    order = [*range(x["hidden"].shape[-2])]
-    random.shuffle(order)
-    x = x | dict(valid=None)
-    shuffled = impl.fastkvzip(**x | dict(hidden=x["hidden"][..., order, :])).scores
-    assert_close(shuffled, impl.fastkvzip(**x).scores[..., order].double())
 
 
 @given(gated)
@@ -121,15 +112,3 @@ def test_the_loss_agrees_with_scalar_loops(impl, x):
         real = x["valid"]
     heads = (x[name].movedim(-2, 0)[:, real].double().tolist() for name in ("scores", "targets"))
     assert_close(impl.fastkvzip_loss(**x), sum(map(oracle.loss, *heads)))
-
-
-@given(judged)
-def test_nothing_loses_less_than_the_targets_themselves(impl, x):
-    least = impl.fastkvzip_loss(**x | dict(scores=x["targets"]))
-    assert (least >= 0).all()
-    assert_at_most(least, impl.fastkvzip_loss(**x))
-
-
-def test_a_saturated_score_has_a_finite_loss(impl):
-    scores, targets = torch.tensor([[0.0, 1.0, 0.5]]), torch.tensor([[1.0, 0.0, 0.5]])
-    assert_close(impl.fastkvzip_loss(scores, targets), (200 + math.log(2)) / 3)

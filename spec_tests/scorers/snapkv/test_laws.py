@@ -68,20 +68,6 @@ def test_queries_before_the_window_say_nothing(impl, x):
     assert_close(impl.snapkv(**x | last).scores, impl.snapkv(**x).scores.double())
 
 
-@given(sequences, st.integers(1, 3), st.lists(st.integers(0, 8), max_size=3))
-def test_a_window_of_queries_held_from_chunk_to_chunk_is_enough(impl, x, window, cuts):
-    queries, keys, valid = x["queries"], x["keys"], x["valid"]
-    held = queries[..., :0, :]
-    bounds = sorted(min(cut, queries.shape[-2]) for cut in cuts)
-    for start, stop in zip([0, *bounds], [*bounds, queries.shape[-2]], strict=True):
-        held = torch.cat([held, queries[..., start:stop, :]], -2)
-        held = held[..., max(0, held.shape[-2] - window) :, :]
-    chunked = impl.snapkv(held, keys, window, valid=valid)
-    whole = impl.snapkv(queries, keys, window, valid=valid)
-    assert_close(chunked.scores, whole.scores.double())
-    assert_equal(chunked.protected, whole.protected)
-
-
 @given(st.integers(1, 12), kernels)
 def test_the_average_counts_what_lies_outside_as_zeros(impl, content, kernel):
     zeros = torch.zeros(1, content + 1, 1)
