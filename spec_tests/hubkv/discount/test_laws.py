@@ -130,7 +130,7 @@ def test_a_product_halfway_between_two_numbers_goes_to_the_even_one(impl, dtype,
 
 
 @pytest.mark.spec("HubKV-12")
-@given(INPUTS["smd"], st.sampled_from([0.0, 0.5, 4.0, 1e6]))
+@given(INPUTS["smd"], st.sampled_from([0.0, 0.5, 4.0]))
 def test_protected_tokens_suppress_nothing(impl, x, value):
     if x["protected"] is not None:
         replaced = x["scores"].masked_fill(x["protected"], value)

@@ -16,7 +16,7 @@ from spec_tests.hubkv.head_calibration.strategies import selectivity, taus
 from spec_tests.inputs import INPUTS
 from spec_tests.strategies import grid, real
 
-unbounded = dict(minimum=2.0**-100, maximum=math.inf)
+unbounded = dict(minimum=2.0**-24, maximum=math.inf)
 
 
 @st.composite
@@ -55,7 +55,7 @@ def test_equal_scores_have_no_selectivity(impl, count, score):
 
 
 @pytest.mark.spec("HubKV-8")
-@given(grid(3, 12), st.sampled_from([2.0**-20, 3.0, 2.0**20]))
+@given(grid(3, 12), st.sampled_from([2.0**-20, 3.0, 2.0**15]))
 def test_scale_does_not_matter_without_epsilon(impl, scores, factor):
     scaled = impl.selectivity(scores * factor, None, 0.0)
     assert_close(scaled, impl.selectivity(scores, None, 0.0), 4.0)

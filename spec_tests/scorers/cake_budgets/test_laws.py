@@ -90,7 +90,7 @@ def test_a_layer_that_prefers_more_gets_at_most_a_place_less_a_deal(impl, x):
         assert (budgets[more] + deals >= budgets[less])[wishes[more] >= wishes[less]].all()
 
 
-@given(budgeted, st.sampled_from([2.0**-20, 0.5, 2.0, 2.0**40]))
+@given(budgeted, st.sampled_from([2.0**-20, 0.5, 2.0, 2.0**15]))
 def test_the_scale_of_preferences_does_not_matter(impl, x, scale):
     scaled = impl.cake_budgets(**x | dict(preferences=x["preferences"].double() * scale))
     assert_equal(scaled, impl.cake_budgets(**x))
