@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import reference
 from spec_tests.accuracy import assert_as_accurate, assert_at_most, assert_close, assert_equal
 from spec_tests.graphkv.graph import oracle
-from spec_tests.graphkv.graph.strategies import edges, kinds, lattice, neighbours, picks
+from spec_tests.graphkv.graph.strategies import edges, kinds, lattice, picks
 from spec_tests.hubkv.discount.oracle import fractions
 from spec_tests.inputs import INPUTS
 from spec_tests.strategies import grid, real
@@ -87,17 +87,6 @@ def test_a_token_is_its_own_twin(impl, x):
     assert_close(own, 1.0)
 
 
-@pytest.mark.spec("GraphKV-1")
-@given(nodes(real), st.integers(0, 7))
-def test_a_vector_of_length_0_is_like_nothing(impl, x, row):
-    row %= len(x["keys"])
-    keys = x["keys"].clone()
-    keys[row] = 0
-    weights = impl.edges(keys, x["sources"])
-    assert (weights[:, row] == 0).all()
-    assert (weights[x["sources"] == row] == 0).all()
-
-
 @pytest.mark.spec("GraphKV-7.1")
 @given(nodes(), kinds, st.data())
 def test_each_kind_compares_the_vectors_it_names_source_first(impl, x, kind, data):
@@ -149,36 +138,6 @@ def rows(x, reached):
         shut = protected.reshape(graphs, -1)[graph].tolist()
         for i, edge, end in zip(chosen, edges.tolist(), ends.tolist(), strict=True):
             yield i, edge, end, shut, chosen
-
-
-@pytest.mark.spec("GraphKV-3")
-@given(INPUTS["neighbours"])
-def test_a_source_has_exactly_as_many_neighbours_as_asked_or_as_there_are(impl, x):
-    for i, edge, end, shut, chosen in rows(x, impl.neighbours(**x)):
-        barred = set(chosen) if x["spare_sources"] else {i}
-        candidates = [j for j in range(len(edge)) if j not in barred and not shut[j]]
-        assert sum(end) == min(x["count"], len(candidates))
-
-
-@pytest.mark.spec("GraphKV-3")
-@given(INPUTS["neighbours"])
-def test_no_source_is_its_own_neighbour(impl, x):
-    reached = impl.neighbours(**x)
-    assert not reached.gather(-1, x["sources"][..., None]).any()
-
-
-@pytest.mark.spec("GraphKV-3")
-@given(neighbours(unprotected=False))
-def test_no_protected_token_is_a_neighbour(impl, x):
-    assert not (impl.neighbours(**x) & x["protected"][..., None, :]).any()
-
-
-@pytest.mark.spec("GraphKV-3")
-@given(INPUTS["neighbours"])
-def test_a_spared_source_is_nobodys_neighbour(impl, x):
-    reached = impl.neighbours(**x | dict(spare_sources=True))
-    sources = x["sources"][..., None, :].expand(*reached.shape[:-1], -1)
-    assert not reached.gather(-1, sources).any()
 
 
 @pytest.mark.spec("GraphKV-3", "GraphKV-Alg2")

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_equal, assert_rounded_once
-from spec_tests.graphkv.decay.strategies import strengths
 from spec_tests.graphkv.refine.strategies import graphkv_refine, lengthened
 from spec_tests.inputs import INPUTS
 from spec_tests.strategies import grid, real
@@ -19,14 +18,6 @@ LEAD = ("scores", "keys", "protected", "queries", "values")
 def part(x, place):
     """The inputs at one place of the first axis."""
     return {k: v[place] if k in LEAD and v is not None else v for k, v in x.items()}
-
-
-@st.composite
-def twins(draw):
-    """The two best tokens have one key; every other token has another direction."""
-    scores = torch.cat([draw(grid(2, low=12)), draw(grid(4, high=8))])
-    keys = torch.eye(8)[[0, 0, 1, 2, 3, 4]] * draw(st.sampled_from([0.5, 1.0, 4.0]))
-    return dict(scores=scores[None], keys=keys[None], keep=6, count=1, fraction=0.4)
 
 
 @pytest.mark.spec("GraphKV-4.1")
@@ -40,25 +31,6 @@ def test_a_row_holds_the_heads_of_a_token_side_by_side(impl, x):
         assert_equal(own, vectors[..., head, :, :])
 
 
-@pytest.mark.spec("GraphKV-7.2")
-@given(graphkv_refine(unprotected=False) | graphkv_refine(unprotected=False, per_head=False))
-def test_a_protected_token_keeps_its_score(impl, x):
-    refined, aside, scores = impl.graphkv_refine(**x), x["protected"], x["scores"]
-    if not x["per_head"]:
-        aside = aside.any(-2, keepdim=True).expand_as(scores)
-        scores = scores.mean(-2, keepdim=True).expand_as(scores)
-    assert_equal(refined[aside], scores[aside])
-
-
-@pytest.mark.spec("GraphKV-2", "GraphKV-3")
-@given(graphkv_refine(unprotected=False, per_head=True), st.sampled_from([0.0, 0.5, 64.0]))
-def test_what_a_protected_token_scores_changes_no_other(impl, x, value):
-    aside = x["protected"]
-    other = x | dict(scores=x["scores"].masked_fill(aside, value))
-    refined, again = impl.graphkv_refine(**x), impl.graphkv_refine(**other)
-    assert_equal(refined[~aside], again[~aside])
-
-
 @pytest.mark.long
 @pytest.mark.spec("GraphKV-6.2")
 @given(graphkv_refine(signal="evict", rounds=1, fraction=0.01), st.sampled_from([991, 1000, 2000]))
@@ -66,15 +38,6 @@ def test_an_adaptive_source_has_a_neighbour_for_each_thousand_tokens(impl, x, mo
     x = lengthened(x | dict(count=3, adaptive=True, protected=None), more)
     evicted = (impl.graphkv_refine(**x) == -torch.inf).sum(-1)
     assert_equal(evicted, torch.full_like(evicted, {991: 0, 1000: 1, 2000: 2}[more]))
-
-
-@pytest.mark.spec("GraphKV-3")
-@given(twins(), strengths)
-def test_two_best_twins_annihilate_unless_sources_are_spared(impl, x, strength):
-    letter = impl.graphkv_refine(**x, strength=strength)
-    spared = impl.graphkv_refine(**x, strength=strength, spare_sources=True)
-    assert_equal(letter[0, :2], (1 - strength) * x["scores"][0, :2])
-    assert_equal(spared[0, :2], x["scores"][0, :2])
 
 
 @pytest.mark.spec("GraphKV-1")

@@ -14,7 +14,7 @@ PLAIN = HexConfig(block=BLOCK, density=0.0, heavy=0.0, recent=0)
 
 
 @pytest.mark.spec("HEX-A.5")
-@settings(max_examples=20)  # every one decodes token by token, twice
+@settings(max_examples=10)  # every one decodes token by token, twice
 @given(streams(2 * BLOCK + 3, batch=((), (2,))), configs(), st.integers(0, 2 * BLOCK))
 def test_a_row_is_the_mean_deviation_of_the_cache_as_it_stood(impl, stream, config, prompt):
     (row,) = impl.sensitivity(*stream, prompt, (config,))
@@ -32,7 +32,7 @@ def test_a_row_is_the_mean_deviation_of_the_cache_as_it_stood(impl, stream, conf
 
 
 @pytest.mark.spec("HEX-A.5")
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(streams(2 * BLOCK, batch=((),)))
 def test_keeping_everything_costs_no_error_and_more_bytes(impl, stream):
     kept = PLAIN._replace(density=1.0)

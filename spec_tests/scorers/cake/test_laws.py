@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.scorers.cake import oracle
-from spec_tests.scorers.cake.strategies import cake, cake_preference, observation_window_inputs
+from spec_tests.scorers.cake.strategies import cake, cake_preference
 from spec_tests.scorers.padded import masks
 from spec_tests.scorers.padding_invariance import alone, assert_rows
 from spec_tests.strategies import real
@@ -75,18 +75,3 @@ def test_a_window_of_queries_is_enough(impl, x):
         assert_equal(found.protected, expected.protected)
         expected = impl.cake_preference(x["queries"], **own).double()
         assert_close(impl.cake_preference(queries, **own), expected)
-
-
-@given(observation_window_inputs())
-def test_temperatures_are_roots(impl, x):
-    plain = impl.cake_preference(**x).double()
-    assert_close(impl.cake_preference(**x, tau1=0.5, tau2=0.5), plain**2, 4 * plain**2)
-    assert_close(impl.cake_preference(**x, tau1=2.0, tau2=2.0), plain.sqrt())
-
-
-@given(observation_window_inputs())
-def test_twice_the_heads_prefer_four_times_as_much(impl, x):
-    """Entropy and variance are both summed over heads: only ratios between layers count."""
-    twice = {name: torch.cat([x[name], x[name]], -3) for name in ("queries", "keys")}
-    plain = impl.cake_preference(**x).double()
-    assert_close(impl.cake_preference(**x | twice), 4 * plain)

@@ -1,7 +1,5 @@
 """FastKVzip's gate and its loss."""
 
-import math
-
 import pytest
 import torch
 from hypothesis import given
@@ -32,11 +30,6 @@ def grouped(draw, group):
     )
 
 
-def logit(scores):
-    """Return the inverse of the logistic function."""
-    return (scores / (1 - scores)).log()
-
-
 @pytest.mark.parametrize("group", [1, 4, 8])
 @given(data=st.data())
 def test_scores_agree_with_scalar_loops(impl, group, data):
@@ -65,27 +58,6 @@ def test_a_padded_row_scores_as_it_does_alone(impl, x):
         assert not protected[:, :start].any()
         assert_close(scores[:, start:], expected.scores.double())
         assert_equal(protected[:, start:].clone(), expected.protected)
-
-
-@given(grouped(1), st.sampled_from([-1.0, 0.5, 2.0]))
-def test_the_bias_enters_once(impl, x, bias):
-    """With one query head, what the bias adds to the logit of the score is the bias."""
-    x = x | dict(valid=None)
-    none = x["weights"]._replace(bias=torch.zeros(1, 1))
-    some = none._replace(bias=none.bias + bias)
-    before, after = (impl.fastkvzip(**x | dict(weights=w)).scores.double() for w in (none, some))
-    assert_close(logit(after).float(), logit(before) + bias, 64.0)
-
-
-@given(grouped(1))
-def test_learned_keys_compete_with_the_token(impl, x):
-    """Each of them twice costs a score ln 2 of its logit."""
-    x = x | dict(valid=None)
-    twice = x["weights"]._replace(learned=x["weights"].learned.repeat(1, 2, 1))
-    before, after = (
-        impl.fastkvzip(**x | dict(weights=w)).scores.double() for w in (x["weights"], twice)
-    )
-    assert_close(logit(after).float(), logit(before) - math.log(2), 64.0)
 
 
 @given(gated)

@@ -24,15 +24,6 @@ def test_it_is_the_mean_of_the_rotated_vectors(impl, frequencies, start, future,
     assert_close(mean.double() @ vector.double(), expected, torch.finfo(torch.float32).eps * 2**52)
 
 
-@given(turns, positions, st.integers(1, 8), st.integers(1, 8))
-def test_stretches_average_to_the_whole(impl, frequencies, start, first, second):
-    frequencies = frequencies.double()
-    whole = impl.mean_rotation(frequencies, start, first + second)
-    head = impl.mean_rotation(frequencies, start, first)
-    tail = impl.mean_rotation(frequencies, start + first, second)
-    assert_close(whole, (first * head + second * tail) / (first + second), 4.0)
-
-
 @given(turns, st.lists(positions, min_size=1, max_size=3), st.integers(1, 8))
 def test_every_row_starts_where_it_ends(impl, frequencies, starts, future):
     rows = impl.mean_rotation(frequencies, torch.tensor(starts), future)
