@@ -1,4 +1,4 @@
-"""A law of every function of our own layers: gradients change no value."""
+"""A law of every function of our own layers: gradients."""
 
 import pytest
 from hypothesis import given, settings

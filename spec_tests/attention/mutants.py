@@ -19,7 +19,7 @@ vector:scaled-by-the-root-of-the-width
   unscaled_logits: logits are not divided by the root of the width
   - scale = 1 / math.sqrt(queries.shape[-1]) if
   + scale = 1.0 if
-test_without_causality_the_order_of_the_cache_is_irrelevant
+test_agrees_with_scalar_loops
   values_in_reverse: the values are read last first
   - @ values[
   + @ values.flip(-2)[

@@ -99,11 +99,24 @@ CORNERS = dict(
 queries = torch.tensor([[[1.0, 0.0]], [[0.5, 0.5]]])
 cache = torch.tensor([[[0.25, 0.5], [1.0, -0.5]], [[0.0, 0.5], [0.75, -1.0]]])
 
-bad_queries = [
-    Refusal("queries", lambda q: q[..., :0], ValueError, "at least 1"),
-    Refusal("queries", lambda q: q.repeat(2, 1, 1)[:3], ValueError, "multiple of the 2"),
-    Refusal("queries", lambda q: q.repeat(1, 3, 1), ValueError, "at most as many as the 2"),
-]
+
+def queries_beside(tokens: int) -> list[Refusal]:
+    """Return refusals of queries of so many tokens of two key heads."""
+
+    def one_head_more(queries: Tensor) -> Tensor:
+        return torch.cat([queries, queries[..., :1, :, :]], -3)
+
+    def one_token_more(queries: Tensor) -> Tensor:
+        return queries[..., :1, :].expand(*queries.shape[:-2], tokens + 1, -1).clone()
+
+    return [
+        Refusal("queries", lambda q: q[..., :0], ValueError, "at least 1"),
+        Refusal("queries", one_head_more, ValueError, "multiple of the 2"),
+        Refusal("queries", one_token_more, ValueError, f"as the {tokens}"),
+    ]
+
+
+bad_queries = queries_beside(tokens=2)
 bad_keys = [Refusal("keys", longer, ValueError, "shape")]
 bad_values = [Refusal("values", longer, ValueError, "shape")]
 

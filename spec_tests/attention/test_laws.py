@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
+from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.attention import oracle
 from spec_tests.attention.strategies import (
     attending,
@@ -24,10 +24,10 @@ CACHE = ("keys", "values", "compressed_keys", "compressed_values")
 
 
 @st.composite
-def sizes(draw, causal=st.booleans(), extra=(0, 3)):  # noqa: B008
+def sizes(draw, causal=st.booleans()):  # noqa: B008
     """Sizes that leave something to see: at least one head, query and token."""
     kv_heads, queries = draw(st.integers(1, 2)), draw(st.integers(1, 4))
-    heads, tokens = kv_heads * draw(st.integers(1, 3)), queries + draw(st.integers(*extra))
+    heads, tokens = kv_heads * draw(st.integers(1, 3)), queries + draw(st.integers(0, 3))
     batch = draw(st.sampled_from([(), (2,)]))
     return batch, heads, kv_heads, queries, tokens, draw(st.integers(1, 4)), draw(causal)
 
@@ -110,77 +110,6 @@ def test_a_causal_query_sees_up_to_its_own_position_and_no_further(impl, x):
 
 
 @pytest.mark.spec("HEX-3.1a")
-@given(seeing)
-def test_grouped_queries_equal_repeated_key_heads(impl, x):
-    group = x["queries"].shape[-3] // x["keys"].shape[-3]
-    repeated = {name: x[name].repeat_interleave(group, -3) for name in ("keys", "values")}
-    size = in_logits(x) * largest(x["values"])
-    assert_close(impl.attention(**x), impl.attention(**x | repeated), size)
-
-
-@pytest.mark.spec("HEX-3.1a")
-@given(causal)
-def test_decoding_a_token_gives_the_row_it_has_in_the_prefill(impl, x):
-    prefill = impl.attention(**x)
-    queries, tokens = x["queries"].shape[-2], x["keys"].shape[-2]
-    size = in_logits(x) * largest(x["values"])
-    for t in range(queries):
-        seen = tokens - queries + t + 1
-        cache = {name: x[name][..., :seen, :] for name in ("keys", "values")}
-        decoded = impl.attention(**x | cache | dict(queries=x["queries"][..., t : t + 1, :]))
-        assert_close(decoded, prefill[..., t : t + 1, :], size)
-
-
-@pytest.mark.spec("HEX-3.1a")
-@given(attending(sizes(extra=(0, 0)), compressed=False))
-def test_a_cache_of_one_token_returns_its_value(impl, x):
-    first = {name: x[name][..., :1, :] for name in ("queries", "keys", "values")}
-    group = x["queries"].shape[-3] // x["keys"].shape[-3]
-    assert_close(impl.attention(**x | first), first["values"].repeat_interleave(group, -3), 0.0)
-
-
-@pytest.mark.spec("HEX-3.1a")
-@given(attending(sizes(st.just(False))), st.randoms(use_true_random=False))
-def test_without_causality_the_order_of_the_cache_is_irrelevant(impl, x, random):
-    order = [*range(x["keys"].shape[-2])]
-    random.shuffle(order)
-    shuffled = {name: x[name][..., order, :] for name in ("keys", "values")}
-    size = in_logits(x) * largest(x["values"])
-    assert_close(impl.attention(**x | shuffled), impl.attention(**x), size)
-
-
-@pytest.mark.spec("HEX-3.1a")
-@given(seeing, st.sampled_from([0.25, 0.5, 2.0, 8.0]))
-def test_powers_of_two_move_freely_between_queries_keys_and_scale(impl, x, power):
-    x = without_values(x) | dict(scale=0.5)
-    weights = impl.attention_weights(**x)
-    stretched, size = x["queries"] * power, in_logits(x)
-    for other in (dict(scale=0.5 / power), dict(keys=x["keys"] / power)):
-        moved = impl.attention_weights(**x | other | dict(queries=stretched))
-        assert_close(moved, weights, size)
-
-
-@pytest.mark.spec("HEX-3.1a")
-@given(seeing)
-def test_the_default_scale_is_one_over_the_root_of_the_width(impl, x):
-    x = without_values(x)
-    root = dict(scale=x["queries"].shape[-1] ** -0.5)
-    given_none = impl.attention_weights(**x | dict(scale=None))
-    assert_close(given_none, impl.attention_weights(**x | root), in_logits(x))
-
-
-@pytest.mark.spec("HEX-3.1a")
-@given(seeing)
-def test_the_output_lies_between_the_values(impl, x):
-    out = impl.attention(**x)
-    group = x["queries"].shape[-3] // x["keys"].shape[-3]
-    values = x["values"].repeat_interleave(group, -3)
-    slack = 2 * largest(values)  # rounding is relative to the largest value, not to the nearest
-    assert_at_most(values.amin(-2, keepdim=True) + slack, out + slack)
-    assert_at_most(out + slack, values.amax(-2, keepdim=True) + slack)
-
-
-@pytest.mark.spec("HEX-3.1a")
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
 def test_half_precision_is_widened_for_the_softmax(impl, half):
     generator = torch.Generator().manual_seed(0)
@@ -215,14 +144,6 @@ def test_one_argument_in_float64_suffices(impl, x, name, others):
 
 
 @pytest.mark.spec("HEX-3.1b")
-@given(seeing)
-def test_an_uncompressed_cache_has_no_deviation(impl, x):
-    same = dict(compressed_keys=x["keys"].clone(), compressed_values=x["values"].clone())
-    epsilon = impl.attention_error(**x | same)
-    assert_equal(epsilon, torch.zeros_like(epsilon))
-
-
-@pytest.mark.spec("HEX-3.1b")
 @given(comparing)
 def test_the_deviation_is_the_distance_between_the_outputs(impl, x):
     original = {name: x[name] for name in ("queries", "keys", "values", "causal", "scale")}
@@ -231,15 +152,3 @@ def test_the_deviation_is_the_distance_between_the_outputs(impl, x):
     expected = gap.double().square().sum(-1).sqrt()
     size = in_logits(x) * sum(largest(x[n]) for n in ("values", "compressed_values"))
     assert_close(impl.attention_error(**x), expected, size)
-
-
-@pytest.mark.spec("HEX-3.1b")
-@given(comparing, st.sampled_from([0.5, 4.0]))
-def test_the_deviation_scales_with_the_values_and_ignores_which_cache_is_first(impl, x, power):
-    epsilon = impl.attention_error(**x)
-    names = ("values", "compressed_values")
-    size = sum(largest(x[n]) for n in names) * in_logits(x)
-    stretched = impl.attention_error(**x | {n: x[n] * power for n in names})
-    assert_close(stretched, epsilon * power, size * power)
-    swapped = dict(zip(CACHE, (x[n] for n in (*CACHE[2:], *CACHE[:2])), strict=True))
-    assert_close(impl.attention_error(**x | swapped), epsilon, size)

@@ -23,14 +23,13 @@ from spec_tests.compress.strategies import (
     compress,
     compress_into_hex,
     count_pool_entries,
-    without_store,
 )
 from spec_tests.hex.cache.strategies import BLOCK, configs, streams
 from spec_tests.hex.cache.streams import assert_same_cache
+from spec_tests.inputs import INPUTS
 from spec_tests.refinement.strategies import (
     graph_settings,
     importance,
-    paddings,
     scored_caches,
     shape_of_rows,
     spread,
@@ -66,11 +65,17 @@ def padded(draw):
     )
 
 
-@pytest.mark.spec("HubKV-1", "GraphKV-4.1")
-@given(padded())
-def test_what_is_left_is_what_select_marks(impl, x):
-    kept = impl.select(**without_store(x))
-    assert_equal(impl.evict(x["keys"], x["values"], kept), impl.compress(**x))
+@pytest.mark.spec("HubKV-1", "HubKV-13", "GraphKV-4.1")
+@pytest.mark.parametrize(
+    ("select", "compress"),
+    [("select", "compress"), ("hubkv_select", "hubkv_compress"),
+     ("graphkv_select", "graphkv_compress")],
+)  # fmt: skip
+@given(data=st.data())
+def test_what_is_left_is_what_is_marked(impl, select, compress, data):
+    x = data.draw(INPUTS[select])
+    kept = getattr(impl, select)(**x)
+    assert_equal(impl.evict(x["keys"], x["values"], kept), getattr(impl, compress)(**x))
 
 
 @pytest.mark.spec("HubKV-1", "GraphKV-4.1")
@@ -171,16 +176,6 @@ def test_nothing_of_the_cache_stays_alive(impl, x):
     assert impl.stored_bytes(cache) == int(kept.sum()) * each + bounds
 
 
-@pytest.mark.spec("GraphKV-7.2")
-def test_a_banished_token_still_goes_before_padding(impl):
-    keys = torch.ones(1, 1, 6, 2)
-    scored = unprotected_scores(torch.tensor([[[0.0, 0, 1, 2, 3, 4]]]))
-    valid = torch.tensor([[False, False, True, True, True, True]])
-    banished = GraphSettings(count=3, signal="evict")
-    cache = impl.compress(keys, keys, scored, keep=3, valid=valid, refinement=banished)
-    assert cache.positions.tolist() == [[[2, 3, 5]]]
-
-
 @pytest.mark.spec("HubKV-10")
 @given(scored_caches("head", None, smooth=True, marked=False), st.integers(0, 8))
 def test_the_gate_of_each_row_sees_what_its_own_budget_removes(impl, x, keep):
@@ -197,25 +192,6 @@ def test_the_gate_of_each_row_sees_what_its_own_budget_removes(impl, x, keep):
         found = of_row(entries(cache, shape), shape, at)
         for entry, mask in zip(found, kept.flatten(0, -2), strict=True):
             assert (entry[2] - start).tolist() == mask.nonzero()[:, 0].tolist()
-
-
-@pytest.mark.spec("HubKV-Obs3")
-def test_a_row_above_its_length_keeps_all_of_it(impl):
-    keys = torch.arange(8.0).view(2, 1, 4, 1)
-    scored = unprotected_scores(torch.ones(2, 1, 4))
-    valid = torch.arange(4) >= torch.tensor([[0], [2]])
-    cache = impl.compress(keys, keys, scored, keep=3, valid=valid, refinement=NmsSettings())
-    assert cache.offsets.tolist() == [0, 3, 5]
-    assert cache.positions.tolist() == [0, 1, 2, 2, 3]
-
-
-@pytest.mark.spec("HubKV-1")
-@pytest.mark.parametrize("tokens", [3, 5])
-@pytest.mark.argument_checks
-def test_scores_of_other_tokens_than_the_keys_are_refused(impl, tokens):
-    scored = unprotected_scores(torch.ones(1, tokens))
-    with impl.refuses(r"scored\.scores must have shape \(1, 4\)"):
-        impl.compress(torch.ones(1, 4, 2), torch.ones(1, 4, 2), scored, keep=2)
 
 
 @pytest.mark.spec("HubKV-13", "HubKV-Obs3")
@@ -277,17 +253,6 @@ def test_heavy_hitters_stand_beside_protected_tokens_and_the_window(impl, x):
         window = range(len(score) - x["store"].recent, len(score))
         expected = [shield[t] or t in best or t in window for t in range(len(score))]
         assert dynamic == expected
-
-
-@pytest.mark.spec("HEX-3.1c", "HEX-3.5a")
-@given(chosen((None, HubSettings(), NmsSettings(), GraphSettings(1))))
-def test_what_is_chosen_is_read_back_exactly(impl, x):
-    cache = impl.compress(**x)
-    keys, values = impl.hex_read(cache)
-    dynamic = cache.blocks[0].dynamic[..., None, :].expand(keys.shape[:-1])
-    assert_equal(keys[dynamic], x["keys"][dynamic])
-    assert_equal(values[dynamic], x["values"][dynamic])
-    assert keys.shape == x["keys"].shape
 
 
 @pytest.mark.spec("HEX-3.5a")
@@ -356,18 +321,6 @@ def test_padding_of_whole_blocks_changes_nothing_that_is_stored(impl, x, refinem
         assert_equal(together.key_minima[1], block.key_minima)
         for now, then in zip(impl.hex_read(whole), impl.hex_read(alone), strict=True):
             assert_equal(now[1, :, start:], then)
-
-
-@pytest.mark.spec("HEX-3.5a")
-@given(compress_into_hex(), st.data())
-def test_padding_is_never_kept(impl, x, data):
-    if x["valid"] is None:
-        rows = shape_of_rows(x["scored"].scores, x["scope"])
-        x |= dict(valid=data.draw(paddings(*rows, tokens=x["keys"].shape[-2])))
-        x |= dict(store=x["store"]._replace(mode="append"))
-    for block in impl.compress(**x).blocks:
-        real_ones = x["valid"][..., : block.dynamic.shape[-1]]
-        assert not (block.dynamic & ~real_ones).any()
 
 
 @pytest.mark.spec("HEX-3.3b")

@@ -4,6 +4,7 @@ import torch
 from hypothesis import strategies as st
 
 from reference import RaggedCache
+from spec_tests.attention.strategies import queries_beside
 from spec_tests.strategies import Refusal, booleans, grid, longer, real
 
 
@@ -55,8 +56,7 @@ REFUSALS = dict(
             valid=torch.tensor([[False, True, True]]), causal=True, scale=None,
         ),
         [
-            Refusal("queries", lambda q: q[:, :3], ValueError, "multiple of the 2"),
-            Refusal("queries", lambda q: q.repeat(1, 1, 2, 1), ValueError, "as many as the 3"),
+            *queries_beside(tokens=3),
             Refusal("cache", cut([0, 5]), ValueError, "3 offsets"),
             Refusal("cache", cut([0, 5, 4]), ValueError, "rise from 0 to 5"),
             Refusal("cache", cut([0, 6, 5]), ValueError, "rise from 0 to 5"),

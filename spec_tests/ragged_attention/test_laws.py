@@ -57,23 +57,6 @@ def test_after_no_eviction_it_is_attention_over_the_whole(impl, seed, new, old):
     assert_as_accurate(output, reference.attention, dict(queries=last, keys=keys, values=values))
 
 
-@pytest.mark.spec("HEX-3.1a", "GraphKV-4.1")
-@given(attending())
-def test_a_head_is_moved_by_no_entry_of_another(impl, x):
-    output = impl.ragged_attention(**x)
-    heads = x["keys"].shape[:-2].numel()
-    for number in range(heads):
-        own = torch.zeros(len(x["cache"].keys), 1, dtype=torch.bool)
-        own[x["cache"].offsets[number] : x["cache"].offsets[number + 1]] = True
-        other = [torch.where(own, part, part + 3) for part in x["cache"][:2]]
-        moved = impl.ragged_attention(
-            **x | dict(cache=x["cache"]._replace(keys=other[0], values=other[1]))
-        )
-        shape = heads, -1, *output.shape[-2:]
-        if output.numel():
-            assert_equal(moved.reshape(shape)[number], output.reshape(shape)[number])
-
-
 @pytest.mark.spec("HEX-3.1a")
 def test_a_query_that_sees_nothing_reads_nothing(impl):
     none, new = torch.ones(0, 2), torch.ones(1, 2, 2)

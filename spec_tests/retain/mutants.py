@@ -12,7 +12,7 @@ test_the_budget_is_the_exact_floor_of_what_is_not_removed
   rounded_count: the count is rounded to the nearest
   - return (1 - Fraction(str(ratio))) * pool // 1
   + return round(pool * (1 - ratio))
-test_counts_are_exact_with_evicted_and_protected_entries_too
+test_pools_are_filled_in_the_total_order
   strict_threshold: what is above the threshold is kept: ties at it are lost
   -         kept[pool][protected_first[: budgets[pool]]] = True
   +         chosen, row = protected_first[: budgets[pool]], pools[pool]
@@ -21,10 +21,19 @@ test_counts_are_exact_with_evicted_and_protected_entries_too
   -         kept[pool][protected_first[: budgets[pool]]] = True
   +         for entry in protected_first[: budgets[pool]]:
   +             kept[pool][pools[pool] == pools[pool][entry]] = True
-test_pools_are_filled_in_the_total_order
   last_of_a_tie: of equal scores the highest index is kept
   - best_first = ranking(pools)
   + best_first = pools.shape[-1] - 1 - ranking(pools.flip(-1))
+  batch_rows_mixed: all batch rows of a model share one pool
+  +     if scope == "model" and scores.ndim > 3 and isinstance(keep, int):
+  +         layers, shields = scores.flatten(0, -3), protected.flatten(0, -3)
+  +         keep *= scores.shape[1:-2].numel()
+  +         return retain(layers, shields, keep=keep, scope="model").view(scores.shape)
+        pools, shields = pooled(scores, scope)
+  positions_before_heads: ties over a model go by position first
+  -     best_first = ranking(pools)
+  +     places = torch.arange(pools.shape[-1]).view(-1, scores.shape[-1]).T.flatten()
+  +     best_first = places[ranking(pools[..., places])]
 vector:protected-entries-take-their-share-of-the-budget
   protected_on_top: protected entries come on top of the budget
   -         kept[pool][protected_first[: budgets[pool]]] = True
@@ -52,18 +61,6 @@ vector:both-zeros-tie
   +     order = torch.signbit(scores).argsort(dim=-1, stable=True)
   +     ranked = scores.gather(-1, order).argsort(dim=-1, descending=True, stable=True)
   +     return order.gather(-1, ranked)
-test_each_batch_row_is_a_model_of_its_own
-  batch_rows_mixed: all batch rows of a model share one pool
-  +     if scope == "model" and scores.ndim > 3 and isinstance(keep, int):
-  +         layers, shields = scores.flatten(0, -3), protected.flatten(0, -3)
-  +         keep *= scores.shape[1:-2].numel()
-  +         return retain(layers, shields, keep=keep, scope="model").view(scores.shape)
-        pools, shields = pooled(scores, scope)
-test_equal_scores_over_a_model_go_by_layer_then_head_then_position
-  positions_before_heads: ties over a model go by position first
-  -     best_first = ranking(pools)
-  +     places = torch.arange(pools.shape[-1]).view(-1, scores.shape[-1]).T.flatten()
-  +     best_first = places[ranking(pools[..., places])]
 vector:a-layer-is-one-pool
   layer_split_evenly: the budget of a layer is dealt out evenly to its heads
   +     if scope == "layer" and isinstance(keep, int):

@@ -14,7 +14,7 @@ from spec_tests.accuracy import (
     assert_rounded_once,
 )
 from spec_tests.graphkv.decay import oracle
-from spec_tests.graphkv.decay.strategies import banish, decay, enhance, strengths
+from spec_tests.graphkv.decay.strategies import banish, decay, enhance
 from spec_tests.graphkv.graph.oracle import algorithm_1, floats
 from spec_tests.graphkv.graph.strategies import lattice
 from spec_tests.hubkv.discount.oracle import fractions
@@ -92,14 +92,6 @@ def test_rounds_are_a_power_of_the_factor(impl, x):
     assert_equal(impl.decay(**x), x["scores"] * factors(impl, x) ** x["rounds"])
 
 
-@pytest.mark.spec("GraphKV-5", "GraphKV-6.3")
-@given(exact(["product", "sequential"]), st.integers(0, 2), st.integers(0, 2))
-def test_rounds_add_up(impl, x, first, second):
-    halfway = impl.decay(**x | dict(rounds=first))
-    twice = impl.decay(**x | dict(scores=halfway, rounds=second))
-    assert_equal(twice, impl.decay(**x | dict(rounds=first + second)))
-
-
 @pytest.mark.spec("GraphKV-5")
 @given(decay(low=0, rules=never_raising), st.integers(0, 9))
 def test_product_and_sequential_never_raise_a_score(impl, x, rounds):
@@ -167,13 +159,6 @@ def test_only_the_last_source_that_reaches_a_token_counts(impl, x):
     later = reached.flip(-2).cumsum(-2).flip(-2) - reached.long()
     alone = x | dict(neighbours=reached & (later == 0), rule="product")
     assert_as_accurate(impl.decay(**x), reference.decay, alone)
-
-
-@pytest.mark.spec("GraphKV-4")
-@given(exact(), strengths)
-def test_strength_scales_the_edges(impl, x, strength):
-    scaled = x | dict(weights=strength * x["weights"], strength=1.0)
-    assert_equal(impl.decay(**x | dict(strength=strength)), impl.decay(**scaled))
 
 
 @pytest.mark.spec("GraphKV-5")

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference
 from spec_tests.accuracy import assert_as_accurate, assert_at_most, assert_close, assert_equal
 from spec_tests.graphkv.graph import oracle
-from spec_tests.graphkv.graph.strategies import edges, kinds, lattice, neighbours, picks
+from spec_tests.graphkv.graph.strategies import edges, kinds, lattice, picks
 from spec_tests.hubkv.discount.oracle import fractions
 from spec_tests.inputs import INPUTS
 from spec_tests.strategies import grid, real
@@ -87,17 +87,6 @@ def test_a_token_is_its_own_twin(impl, x):
     assert_close(own, 1.0)
 
 
-@pytest.mark.spec("GraphKV-1")
-@given(nodes(real), st.integers(0, 7))
-def test_a_vector_of_length_0_is_like_nothing(impl, x, row):
-    row %= len(x["keys"])
-    keys = x["keys"].clone()
-    keys[row] = 0
-    weights = impl.edges(keys, x["sources"])
-    assert (weights[:, row] == 0).all()
-    assert (weights[x["sources"] == row] == 0).all()
-
-
 @pytest.mark.spec("GraphKV-7.1")
 @given(nodes(), kinds, st.data())
 def test_each_kind_compares_the_vectors_it_names_source_first(impl, x, kind, data):
@@ -151,36 +140,6 @@ def rows(x, reached):
             yield i, edge, end, shut, chosen
 
 
-@pytest.mark.spec("GraphKV-3")
-@given(INPUTS["neighbours"])
-def test_a_source_has_exactly_as_many_neighbours_as_asked_or_as_there_are(impl, x):
-    for i, edge, end, shut, chosen in rows(x, impl.neighbours(**x)):
-        barred = set(chosen) if x["spare_sources"] else {i}
-        candidates = [j for j in range(len(edge)) if j not in barred and not shut[j]]
-        assert sum(end) == min(x["count"], len(candidates))
-
-
-@pytest.mark.spec("GraphKV-3")
-@given(INPUTS["neighbours"])
-def test_no_source_is_its_own_neighbour(impl, x):
-    reached = impl.neighbours(**x)
-    assert not reached.gather(-1, x["sources"][..., None]).any()
-
-
-@pytest.mark.spec("GraphKV-3")
-@given(neighbours(unprotected=False))
-def test_no_protected_token_is_a_neighbour(impl, x):
-    assert not (impl.neighbours(**x) & x["protected"][..., None, :]).any()
-
-
-@pytest.mark.spec("GraphKV-3")
-@given(INPUTS["neighbours"])
-def test_a_spared_source_is_nobodys_neighbour(impl, x):
-    reached = impl.neighbours(**x | dict(spare_sources=True))
-    sources = x["sources"][..., None, :].expand(*reached.shape[:-1], -1)
-    assert not reached.gather(-1, sources).any()
-
-
 @pytest.mark.spec("GraphKV-3", "GraphKV-Alg2")
 @given(INPUTS["neighbours"])
 def test_neighbours_are_at_the_strongest_edges_the_first_of_equals_first(impl, x):
@@ -192,32 +151,17 @@ def test_neighbours_are_at_the_strongest_edges_the_first_of_equals_first(impl, x
 
 
 @pytest.mark.spec("GraphKV-1", "GraphKV-3")
-@pytest.mark.parametrize("tokens", [5, 37, 129, 513])
+@pytest.mark.parametrize("sources", [1, 3, 5, 20, 37])
 @pytest.mark.parametrize("width", [3, 64, 100, 131])
-@given(st.sampled_from([1, 3, 5]), st.booleans(), st.integers(0, 2**16))
-def test_equal_keys_have_equal_edges(impl, tokens, width, sources, several, seed):
+@settings(max_examples=30)
+@given(st.sampled_from([37, 129, 513]), st.booleans(), st.integers(0, 2**16))
+def test_equal_keys_have_equal_edges(impl, width, sources, tokens, several, seed):
     generator = torch.Generator().manual_seed(seed)
     distinct = torch.randn(3 if several else 1, width, generator=generator)
     which = torch.randint(len(distinct), (tokens,), generator=generator)
     weights = impl.edges(distinct[which], torch.arange(sources))
     first = (which == which[:, None]).int().argmax(-1)
-    assert_alike(impl, weights, weights[:, first])
-
-
-@pytest.mark.spec("GraphKV-1", "GraphKV-3")
-@given(st.sampled_from([37, 513]), st.integers(64, 131), st.integers(20, 37))
-def test_equal_keys_have_equal_edges_to_many_sources(impl, tokens, width, sources):
-    generator = torch.Generator().manual_seed(width)
-    keys = torch.randn(1, width, generator=generator).expand(tokens, width)
-    weights = impl.edges(keys.contiguous(), torch.arange(sources))
-    assert_alike(impl, weights, weights[:, :1].expand(-1, tokens).contiguous())
-
-
-def assert_alike(impl, weights, others):
-    """Edges to equal keys are equal: exactly so in our own layers, where ties are to last.
-
-    Elsewhere up to rounding: a product of matrices rounds by the place of a column.
-    """
-    if impl.ours:
-        assert_equal(weights, others)
+    others = weights[:, first]
     assert_close(weights, others)
+    if impl.ours:  # exactly, so that ties last: a product of matrices rounds by a column's place
+        assert_equal(weights, others)

@@ -8,18 +8,17 @@ test_the_matrix_is_the_graph_with_every_token_a_source
   correlation: keys centred first
   - return edges(keys, every
   + return edges(keys - keys.mean(-1, keepdim=True), every
-test_the_histogram_counts_every_pair_once
+test_a_bin_counts_the_pairs_between_its_edges
   both_ways: each pair twice
   - histogram = torch.stack
   + histogram = 2 * torch.stack
+  positive_bins: bins over [0, 1]
+  - ((pairs + 1) * (bins / 2))
+  + (pairs * bins).floor()
 test_the_distribution_is_that_of_the_pairs_of_different_tokens
   with_the_diagonal: tokens paired with themselves
   - offset=1
   + offset=0
-test_a_bin_counts_the_pairs_between_its_edges
-  positive_bins: bins over [0, 1]
-  - ((pairs + 1) * (bins / 2))
-  + (pairs * bins).floor()
 test_shifting_the_keys_changes_no_projection
   uncentred: not centred
   - wide[head] - wide[head].mean(0)

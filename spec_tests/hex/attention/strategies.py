@@ -4,6 +4,7 @@ import torch
 from hypothesis import strategies as st
 
 from reference import HexCache
+from spec_tests.attention.strategies import queries_beside
 from spec_tests.hex.cache import strategies
 from spec_tests.hex.cache.strategies import KV_HEADS, WIDTH, caches
 from spec_tests.strategies import Refusal, longer, needs_expander_mask
@@ -58,8 +59,7 @@ REFUSALS = dict(
             mass=False,
         ),
         [
-            Refusal("queries", lambda q: q[:3], ValueError, "multiple of the 2"),
-            Refusal("queries", lambda q: q.repeat(1, 4, 1), ValueError, "as many as the 11"),
+            *queries_beside(tokens=11),
             Refusal("valid", longer, ValueError, "shape (11,)"),
             Refusal("valid", lambda v: ~v, ValueError, "false on the left"),
         ],

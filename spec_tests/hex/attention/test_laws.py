@@ -52,20 +52,17 @@ def test_heads_of_a_models_width_read_what_is_restored(impl, x):
 
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")
 @pytest.mark.parametrize("bits", range(1, 9))
-@pytest.mark.parametrize("mean", [0.0, 10.0])
-def test_codes_of_every_width_are_read_whole_in_heads_of_a_models_width(impl, bits, mean):
-    """Values of both signs, and keys that have much in common."""
-    for seed in range(2):
-        generator = torch.Generator().manual_seed(seed)
-        stream = torch.randn(3, 2, 129, 64, generator=generator)
-        stream[0] /= 4
-        stream[1] += mean
-        config = reference.HexConfig(bits=bits, density=0.0, heavy=0.02, recent=2, block=32)
-        cache = optimized.hex_prefill(*(x[:, :-1] for x in stream), config=config)
-        x = dict(queries=stream[0][:, -1:].clone(), cache=cache)
-        attended = impl.hex_attention(**x, mass=True)
-        assert_as_accurate(attended.output, read, x | dict(causal=True, scale=None))
-        assert_as_accurate(attended.mass, sum_restored_weights, x | dict(causal=True, scale=None))
+def test_codes_of_every_width_are_read_whole_in_heads_of_a_models_width(impl, bits):
+    """Values of both signs, and in the second head keys that have much in common."""
+    stream = torch.randn(3, 2, 129, 64, generator=torch.Generator().manual_seed(bits))
+    stream[0] /= 4
+    stream[1, 1] += 10
+    config = reference.HexConfig(bits=bits, density=0.0, heavy=0.02, recent=2, block=32)
+    cache = optimized.hex_prefill(*(x[:, :-1] for x in stream), config=config)
+    x = dict(queries=stream[0][:, -1:].clone(), cache=cache)
+    attended = impl.hex_attention(**x, mass=True)
+    assert_as_accurate(attended.output, read, x | dict(causal=True, scale=None))
+    assert_as_accurate(attended.mass, sum_restored_weights, x | dict(causal=True, scale=None))
 
 
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")

@@ -19,7 +19,6 @@ test_a_graph_hangs_together_where_walks_reach_everything
   nobody_alone: a mask hangs together where no row and no column is empty
   - component_count(mask) == 1
   + bool(mask.any(0).all() and mask.any(1).all())
-test_components_of_two_graphs_side_by_side_add_up
   last_vertex_forgotten: the last vertex is not looked at
   - range(len(adjacency))
   + range(len(adjacency) - 1)

@@ -31,14 +31,3 @@ def test_a_graph_hangs_together_where_walks_reach_everything(impl, x):
     assert impl.is_connected(x["mask"]) == bool(reached.all())
     # rows of the reachability relation are the components
     assert impl.component_count(x["mask"]) == len(reached.unique(dim=0))
-
-
-@pytest.mark.spec("HEX-A.3a")
-@given(any_mask(), any_mask())
-def test_components_of_two_graphs_side_by_side_add_up(impl, x, y):
-    first, second = x["mask"], y["mask"]
-    both = torch.zeros(*(a + b for a, b in zip(first.shape, second.shape, strict=True))) > 0
-    both[: first.shape[0], : first.shape[1]] = first
-    both[first.shape[0] :, first.shape[1] :] = second
-    count = impl.component_count(both)
-    assert count == impl.component_count(first) + impl.component_count(second)

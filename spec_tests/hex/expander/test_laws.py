@@ -94,21 +94,6 @@ def test_another_seed_is_another_mask(impl):
     assert len(torch.stack(masks).unique(dim=0)) == 8
 
 
-@pytest.mark.spec("HEX-3.2a", "HEX-A.2a")
-@pytest.mark.parametrize("density", [0.625, 0.75, 0.9375, 1.0])
-def test_a_mask_may_keep_more_than_half(impl, density):
-    mask = impl.expander_mask(96, 64, density)
-    assert (mask.sum(1) == 64 * density).all()
-    assert (mask.sum(0) == 96 * density).all()
-    assert impl.is_ramanujan(mask)
-
-
-@pytest.mark.spec("HEX-A.2a")
-def test_every_entry_of_a_dense_mask_is_kept_equally_often(impl):
-    masks = torch.stack([impl.random_expander(16, 12, 9, seed).mask for seed in range(500)])
-    assert_within_five_deviations(masks.sum(0), 500 * 3 / 4, 500 * 3 / 16)
-
-
 @pytest.mark.spec("HEX-3.2a", "HEX-Def2")
 def test_a_long_prompt_has_one_graph_under_the_bound(impl):
     mask = impl.expander_mask(960, 256, 0.046875, seed=7)
@@ -117,18 +102,15 @@ def test_a_long_prompt_has_one_graph_under_the_bound(impl):
 
 
 @pytest.mark.spec("HEX-A.2a")
-def test_every_entry_is_kept_equally_often(impl):
-    masks = torch.stack([impl.random_expander(16, 12, 3, seed).mask for seed in range(500)])
-    assert_within_five_deviations(masks.sum(0), 500 / 4, 500 * 3 / 16)
-
-
-@pytest.mark.spec("HEX-A.2a")
-def test_masks_are_random_and_not_merely_regular(impl):
-    # two tokens share d1 (d2 - 1)/(n - 1) channels on average, whichever two they are
-    masks = torch.stack([impl.random_expander(16, 12, 3, seed).mask for seed in range(500)])
+@pytest.mark.parametrize("degree", [3, 9])
+def test_every_entry_is_kept_equally_often(impl, degree):
+    """Two tokens share d1 (d2 - 1)/(n - 1) channels on average, whichever two they are."""
+    masks = torch.stack([impl.random_expander(16, 12, degree, seed).mask for seed in range(500)])
+    share = degree / 12
+    assert_within_five_deviations(masks.sum(0), 500 * share, 500 * share * (1 - share))
     shared = (masks.double() @ masks.double().transpose(1, 2)).sum(0)
     pairs = shared[torch.ones(16, 16).triu(1) > 0]
-    expected = 500 * 3 * 3 / 15
+    expected = 500 * degree * (16 * share - 1) / 15
     assert_within_five_deviations(pairs, expected, expected)
 
 
@@ -214,12 +196,6 @@ def test_a_feasible_density_gives_the_certified_mask_whether_near_is_allowed_or_
         assert_equal(near, impl.expander_mask(24, 24, 0.125, seed))
 
 
-@pytest.mark.spec("HEX-Near")
-@pytest.mark.parametrize("density", [0.046875, 0.078125])
-def test_a_near_mask_hangs_together(impl, density):
-    assert impl.is_connected(impl.expander_mask(96, 1024, density, near=True))
-
-
 @pytest.mark.spec("HEX-3.2a", "HEX-3.2d")
 @given(INPUTS["expander_mask"])
 def test_a_tiled_mask_repeats_its_block(impl, x):
@@ -227,12 +203,6 @@ def test_a_tiled_mask_repeats_its_block(impl, x):
     tiles = len(mask) // x["block"]
     once = impl.expander_mask(**{**x, "tile": False, "tokens": x["tokens"] // tiles})
     assert_equal(mask, once.repeat(tiles, 1))
-
-
-@pytest.mark.spec("HEX-3.2a")
-def test_the_whole_cache_may_be_kept(impl):
-    assert impl.expander_mask(96, 64, 1.0).all()
-    assert not impl.expander_mask(96, 64, 0.0, near=True).any()
 
 
 @st.composite

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
-from spec_tests.hex.random_biregular.strategies import seeds
 from spec_tests.hex.spectrum.oracle import spectral_scale
 from spec_tests.hex.spectrum.strategies import any_mask
 from spec_tests.inputs import INPUTS
@@ -53,15 +52,6 @@ def test_an_edge_follows_its_permutation(impl, x):
 
 
 @given(signal())
-def test_a_covering_does_to_fibres_what_its_base_does_to_vertices(impl, x):
-    inputs, base, _ = x
-    sheets = inputs["permutations"].shape[1]
-    above = impl.lift(**inputs).double() @ base.repeat_interleave(sheets)
-    # whole numbers: exact. Hence every singular value of the base is one of the covering
-    assert_equal(above, (inputs["mask"].double() @ base).repeat_interleave(sheets))
-
-
-@given(signal())
 def test_what_sums_to_zero_on_fibres_contracts_by_the_new_singular_value(impl, x):
     inputs, _, above = x
     balanced = (above - above.mean(1, keepdim=True)).flatten()
@@ -105,15 +95,6 @@ def test_an_accepted_covering_is_ramanujan(impl, x):
     assert impl.is_ramanujan(found.mask)
     blocks = found.mask.reshape(len(x["mask"]), x["sheets"], -1, x["sheets"])
     assert (blocks.sum(3) == x["mask"][:, None, :]).all()
-
-
-@given(seeds)
-def test_coverings_climb_from_a_complete_graph(impl, seed):
-    mask = torch.ones(3, 3) > 0
-    for _ in range(4):
-        mask = impl.ramanujan_lift(mask, 2, seed).mask
-    assert mask.shape == (48, 48)
-    assert impl.is_ramanujan(mask)
 
 
 def test_a_seed_names_a_covering(impl):

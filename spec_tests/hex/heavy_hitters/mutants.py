@@ -12,6 +12,9 @@ test_the_mass_of_a_token_is_every_weight_on_it_summed
   loud_queries: queries are three times as long
   - query = queries[..., q : q + 1, :]
   + query = 3 * queries[..., q : q + 1, :]
+  mean_over_heads: mass is averaged over the heads
+  - += weights[..., i, 0, :]
+  + += weights[..., i, 0, :] / queries.shape[-3]
 vector:logarithms-of-whole-numbers-are-weights-in-their-ratio
   unscaled_mass: logits are not divided by the root of the width
   - query = queries[..., q : q + 1, :]
@@ -20,10 +23,6 @@ test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logit
   sum_of_the_first_query: the log-sum-exp is that of the first query
   - known_of(log_sum_exp, slice(q, q + 1))
   + known_of(log_sum_exp, slice(1))
-test_the_mass_of_all_tokens_is_queries_times_heads
-  mean_over_heads: mass is averaged over the heads
-  - += weights[..., i, 0, :]
-  + += weights[..., i, 0, :] / queries.shape[-3]
 test_a_normalized_mass_is_a_mean_over_the_queries_that_see_the_token
   watchers_of_every_later_token: every key from the token on has a query
   - max(1, min(count, tokens - t) if causal else count)

@@ -3,7 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.attention.strategies import log_sum_exp
+from spec_tests.attention.strategies import bad_queries, log_sum_exp
 from spec_tests.strategies import Refusal, grid, heads, longer, tokens
 
 batches = st.sampled_from([(), (2,), (), (2,), (0,)])
@@ -66,8 +66,7 @@ REFUSALS = dict(
         dict(queries=keys, keys=keys, span=2, causal=True, normalize=False, log_sum_exp=None),
         [
             Refusal("keys", lambda k: k[..., :1], ValueError, "shape"),
-            Refusal("queries", lambda q: torch.cat([q, q], -2), ValueError, "as the 2 tokens"),
-            Refusal("queries", lambda q: torch.cat([q, q[:1]]), ValueError, "multiple of the 2"),
+            *bad_queries,
             Refusal("queries", lambda q: q * 2.0**126, ValueError, "queries"),
             Refusal("span", 3, ValueError, "[0, 2]"),
             Refusal("log_sum_exp", longer(keys.sum(-1)), ValueError, "shape (2, 2)"),

@@ -54,21 +54,6 @@ def test_the_error_is_at_most_half_a_step(impl, x):
 
 
 @pytest.mark.spec("HEX-3.4a")
-@given(groups())
-def test_rounded_scales_add_their_own_error(impl, x):
-    q, out = restored(impl, **x, scales=torch.float16)
-    some, low, high = extremes(x)
-    top = 2 ** x["bits"] - 1
-    step = torch.where(some, (high - low) / top, 0.0)
-    bound = step / 2 + torch.where(some, (low - q.minima.double()).abs(), 0.0)
-    bound = bound + top * (step - q.steps.double()).abs()
-    error = (out.double() - x["x"].double()).abs().masked_fill(x["kept"], 0)
-    # the bound is of exact arithmetic: compare in the units of what was computed, in float32
-    scale = x["x"].abs().amax() if x["x"].numel() else torch.tensor(0.0)
-    assert_at_most((error + scale).float(), (bound[..., None] + scale).float())
-
-
-@pytest.mark.spec("HEX-3.4a")
 @given(real(4, 12), booleans(4, 12), widths, st.sampled_from([torch.float16, torch.float32]))
 def test_codes_are_the_nearest_to_the_stored_grid(impl, x, kept, bits, scales):
     # far from zero, where the minimum rounds by as much as a step
@@ -92,23 +77,6 @@ def test_the_minimum_is_exact_and_the_maximum_nearly(impl, x):
         rest = out[place][~x["kept"][place]]
         assert_equal(rest.min().double(), low[place])
         assert_close(rest.max(), high[place], low[place].abs())
-
-
-@pytest.mark.spec("HEX-3.4a")
-@given(groups())
-def test_a_group_has_at_most_two_to_the_bits_values(impl, x):
-    _, out = restored(impl, **x)
-    for row, kept in zip(out.flatten(0, -2), x["kept"].flatten(0, -2), strict=True):
-        assert row[~kept].unique().numel() <= 2 ** x["bits"]
-
-
-@pytest.mark.spec("HEX-3.4a")
-@given(st.integers(1, 8))
-def test_a_group_that_fills_the_grid_uses_every_code(impl, bits):
-    ramp = torch.arange(2**bits, dtype=torch.float64)
-    q = impl.quantise(ramp, bits)
-    assert q.codes.tolist() == list(range(2**bits))
-    assert_equal(impl.dequantise(*q), ramp)
 
 
 @pytest.mark.spec("HEX-3.4a")
@@ -139,14 +107,6 @@ def test_powers_of_two_and_whole_shifts_pass_through(impl, x, power, shift):
     assert_equal(moved.codes, q.codes)
     rest = torch.ones_like(exact).bool() if x["kept"] is None else ~x["kept"]
     assert_equal(there[rest], (out * 2.0**power + shift)[rest])
-
-
-@pytest.mark.spec("HEX-3.4a")
-@given(groups(), st.data())
-def test_keeping_more_never_raises_a_step(impl, x, data):
-    more = x["kept"] | data.draw(booleans(*x["kept"].shape))
-    before, after = impl.quantise(**x), impl.quantise(**x | dict(kept=more))
-    assert (after.steps <= before.steps).all()
 
 
 @pytest.mark.spec("HEX-3.4a")
@@ -218,12 +178,6 @@ def test_the_heads_of_a_token_are_quantised_as_one_head_that_is_as_wide(impl, x)
     wide = {k: side_by_side(v) if k != "bits" else v for k, v in x.items()}
     _, joined = impl.kcvt(keys=wide["values"], **wide)
     assert_equal(side_by_side(values), joined)
-
-
-@pytest.mark.spec("HEX-3.4b")
-@given(real(2, 1, 4), widths)
-def test_one_token_of_keys_is_exact(impl, x, bits):
-    assert_equal(impl.kcvt(x, x, bits)[0], x)
 
 
 @pytest.mark.spec("HEX-3.4b")

@@ -16,7 +16,7 @@ import torch
 
 from spec_tests.implementation import Implementation
 
-WRITES, KILLS, WRITERS, ROUNDS = 200, 8, 8, 25
+WRITES, KILLS, WRITERS, ROUNDS = 100, 8, 8, 25
 SIZES = (8, 16)
 
 
@@ -44,7 +44,7 @@ def wrong(store, seed: int) -> bool:
 
 
 def kill_writers(impl, directory: Path) -> dict[str, int]:
-    """Kill -9 a process somewhere in its 200 writes, again and again; read all that is left."""
+    """Kill -9 a process somewhere in its writes, again and again; read all that is left."""
     random_time = random.Random(0)
     start = time.perf_counter()
     write_all(impl, directory / "rehearsal")
@@ -71,7 +71,7 @@ def kill_writers(impl, directory: Path) -> dict[str, int]:
 
 
 def write_all(impl, directory: Path) -> None:
-    """Write 200 masks."""
+    """Write masks of many seeds."""
     store = impl.MaskStore(directory, 0, make_seeded_mask)
     for seed in range(WRITES):
         store.mask(*SIZES, 0.125, seed)

@@ -39,15 +39,3 @@ def test_the_stream_is_the_codes_from_the_lowest_bit_up(impl, x):
     ):
         stream = sum((word % 2**32) << 32 * k for k, word in enumerate(packed.tolist()))
         assert stream == sum(code << bits * i for i, code in enumerate(row.tolist()))
-
-
-def test_ninety_six_codes_of_three_bits_are_nine_words(impl):
-    codes = torch.full((2, 96), 7, dtype=torch.uint8)
-    assert_equal(impl.pack_bits(codes, 3), torch.full((2, 9), -1, dtype=torch.int32))
-    assert impl.pack_bits(codes, 4).shape == (2, 12)
-
-
-@given(INPUTS["unpack_bits"])
-def test_bits_past_the_end_are_not_read(impl, x):
-    codes = impl.unpack_bits(**x)
-    assert_equal(impl.unpack_bits(impl.pack_bits(codes, x["bits"]), x["bits"], x["length"]), codes)

@@ -171,15 +171,6 @@ def test_a_kernel_like_the_hub_window_overlaps_by_four_and_three_fifths(impl, sc
     assert_close(shares[2:11], torch.tensor(fifths, dtype=torch.float64))
 
 
-@pytest.mark.spec("HubKV-Prop2")
-@given(exact_weights())
-def test_every_token_overlaps_itself_fully_unless_it_covers_nothing(impl, weights):
-    for hub in range(len(weights)):
-        shares = impl.overlap(weights, hub)
-        assert_close(shares[hub], float(weights[:, hub].any()))
-        assert_at_most(shares, torch.ones(()))
-
-
 @pytest.mark.spec("HubKV-5", "HubKV-Def1")
 @given(coverage_weights(), st.sampled_from([0.25, 3.0]), st.sampled_from([0.25, 5.0]))
 def test_weights_scale_with_the_scores_and_not_with_the_kernel(impl, x, factor, other):

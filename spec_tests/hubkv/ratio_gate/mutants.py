@@ -8,23 +8,20 @@ test_the_gate_mixes_by_the_ratios_power
   linear_gate: the ratio itself mixes, not its power
   - strength = ratio**power
   + strength = ratio
-test_nothing_is_corrected_at_ratio_zero
   swapped_gate: mixed the wrong way round
   - (1 - strength) * widen(scores) + strength * widen(corrected)
   + strength * widen(scores) + (1 - strength) * widen(corrected)
-test_refinement_perturbs_by_a_bounded_factor
+test_the_bound_holds_for_any_weight
   additive_gate: the correction is added, not mixed in
   - (1 - strength) * widen(scores) + strength * widen(corrected)
   + widen(scores) + strength * widen(corrected)
-test_a_large_enough_lead_survives_refinement
-  overdone_gate: a strong correction turns the ranking round
-  - strength = ratio**power
-  + strength = 3 * ratio**power
-test_the_bound_holds_for_any_weight
   half_more: half of the correction comes on top
   - strength * widen(corrected)
   + 1.5 * strength * widen(corrected)
 test_the_ranking_is_stable_for_any_lead
+  overdone_gate: a strong correction turns the ranking round
+  - strength = ratio**power
+  + strength = 3 * ratio**power
   a_strong_gate: the correction outweighs what it corrects
   - strength = ratio**power
   + strength = min(1.0, 2 * ratio**power)

@@ -18,7 +18,7 @@ test_protected_tokens_read_one
   raw_where_protected: protected tokens keep their raw score
   - refined.masked_fill(protected, 1)
   + torch.where(protected, scores, refined)
-test_scores_of_protected_tokens_change_nothing
+test_refinement_is_its_four_steps
   overwritten_only: protected tokens compete and count until they are overwritten
   -     content = widen(scores)
   -     if protected is not None:
@@ -28,24 +28,32 @@ test_scores_of_protected_tokens_change_nothing
   +     content = widen(scores)
   +     discounted = smd(content, radius, gamma)
   +     weights = head_weights(selectivity(content, None, epsilon)
-test_protected_ends_might_as_well_not_be_there
   zeros_where_protected: protected tokens count as zeros
   -     discounted = smd(content, radius, gamma, protected)
   -     weights = head_weights(selectivity(content, protected, epsilon)
   +     discounted = smd(content, radius, gamma)
   +     weights = head_weights(selectivity(content, None, epsilon)
+  statistics_after_the_discount: selectivity of the discounted scores
+  - selectivity(content, protected, epsilon)
+  + selectivity(discounted, protected, epsilon)
+  always_ungated: the ratio is ignored
+  - weights), ratio, power)
+  + weights), 1.0, power)
+  one_mean_for_the_batch: batch rows share one mean
+  -     weights = head_weights(selectivity(content, protected, epsilon), tau, minimum, maximum)
+  +     spread = selectivity(content, protected, epsilon)
+  +     weights = head_weights(spread.flatten(), tau, minimum, maximum).view(spread.shape)
+  first_head_is_the_measure: the first head is the measure of the others
+  - refined = gate(content
+  + weights[..., :1] = 1.0
+  +     refined = gate(content
+  stubborn_epsilon: an epsilon that nobody asked for
+  - selectivity(content, protected, epsilon)
+  + selectivity(content, protected, 1e-6)
 test_refined_scores_are_rounded_once[torch.bfloat16]
   rounded_at_every_step: rounded at every step
   - content = widen(scores)
   + content = scores
-test_refinement_is_its_four_steps
-  statistics_after_the_discount: selectivity of the discounted scores
-  - selectivity(content, protected, epsilon)
-  + selectivity(discounted, protected, epsilon)
-test_content_is_left_alone_at_ratio_zero
-  always_ungated: the ratio is ignored
-  - weights), ratio, power)
-  + weights), 1.0, power)
 test_refined_scores_stay_within_bounds_of_the_raw
   unbounded_weights: head weights are not clipped
   - epsilon), tau, minimum, maximum)
@@ -58,20 +66,6 @@ test_a_unique_maximum_outranks_its_window_after_all_steps
   inverted_hubs: hubs are discounted, the others not
   - smd(content, radius, gamma, protected)
   + (1 + gamma) * content - smd(content, radius, gamma, protected)
-test_layers_and_batch_rows_are_refined_apart
-  one_mean_for_the_batch: batch rows share one mean
-  -     weights = head_weights(selectivity(content, protected, epsilon), tau, minimum, maximum)
-  +     spread = selectivity(content, protected, epsilon)
-  +     weights = head_weights(spread.flatten(), tau, minimum, maximum).view(spread.shape)
-test_heads_may_come_in_any_order
-  first_head_is_the_measure: the first head is the measure of the others
-  - refined = gate(content
-  + weights[..., :1] = 1.0
-  +     refined = gate(content
-test_powers_of_two_pass_through_without_epsilon
-  stubborn_epsilon: an epsilon that nobody asked for
-  - selectivity(content, protected, epsilon)
-  + selectivity(content, protected, 1e-6)
 test_a_heads_weight_cannot_change_what_a_head_keeps_ungated
   weighted_hubs_only: the weight is for hubs only
   - calibrate(discounted, weights)

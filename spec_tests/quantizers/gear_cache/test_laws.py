@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.inputs import INPUTS
 from spec_tests.strategies import real
 
 pytestmark = pytest.mark.spec("HEX-GEAR")
@@ -114,10 +113,3 @@ def test_a_sequence_alone_is_stored_as_in_a_batch(impl, x):
         read.append(impl.gear_read(impl.gear_append(cache, *parts(pair, prompt))))
     for together, *alone in zip(*read, strict=True):
         assert_equal(together, torch.stack(alone))
-
-
-@given(INPUTS["gear_append"])
-def test_tokens_of_other_heads_are_refused(impl, x):
-    twice = {name: torch.cat([x[name], x[name]], -3) for name in ("keys", "values")}
-    with pytest.raises(ValueError, match="keys must have shape"):
-        impl.gear_append(x["cache"], **twice)

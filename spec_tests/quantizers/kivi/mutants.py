@@ -22,11 +22,9 @@ test_every_head_is_what_the_definition_gives_one_number_at_a_time
   kivi_one_level_too_many: the step is the range over 2^b
   - block.steps, block.minima
   + block.steps * (1 - 2**-cache.bits), block.minima
-test_codes_are_used_where_they_are_supposed_to_be
-  kivi_untouched: nothing is quantised
-  -     full = held_keys.shape[-2] // cache.residual * cache.residual
-  -     old = max(0, held_values.shape[-2] - cache.residual)
-  +     full = old = 0
+  kivi_rolled_scales: codes of a group are restored with the next group's scales
+  - dequantise(codes, cache.key_steps, cache.key_minima)
+  + dequantise(codes, cache.key_steps.roll(1, -1), cache.key_minima.roll(1, -1))
 test_any_chunks_of_tokens_give_the_same_cache
   kivi_lost_tokens: tokens left over when a buffer fills are lost
   - residual_keys=held_keys[..., full:, :]
@@ -35,12 +33,13 @@ test_append_never_changes_a_byte_of_earlier_groups
   kivi_requantised: what is stored is quantised again with what is new
   - torch.cat([cache.value_steps, steps], -2)
   + torch.cat([cache.value_steps[..., :1, :].expand_as(cache.value_steps), steps], -2)
-test_the_error_is_at_most_half_a_step_of_the_members_own_group
-  kivi_rolled_scales: codes of a group are restored with the next group's scales
-  - dequantise(codes, cache.key_steps, cache.key_minima)
-  + dequantise(codes, cache.key_steps.roll(1, -1), cache.key_minima.roll(1, -1))
 test_scales_are_stored_in_the_type_asked_for
   kivi_own_scales: scales are stored as the cache's type asks, whatever was asked for
   - scale_dtype(keys.dtype, scales)
   + scale_dtype(keys.dtype, None)
+test_codes_are_used_where_they_are_supposed_to_be
+  kivi_untouched: nothing is quantised
+  -     full = held_keys.shape[-2] // cache.residual * cache.residual
+  -     old = max(0, held_values.shape[-2] - cache.residual)
+  +     full = old = 0
 """)

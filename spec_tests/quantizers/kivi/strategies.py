@@ -93,6 +93,7 @@ bad_prompt = [
     Refusal("values", lambda v: v[:, :-1], ValueError, "shape"),
 ]
 bad_arrival = [
+    Refusal("keys", lambda k: torch.cat([k, k], -3), ValueError, "shape"),
     Refusal("keys", scale_beyond_float16, ValueError, "torch.float16"),
     Refusal("keys", lambda k: k.double(), TypeError, "torch.float32"),
     *bad_prompt[2:],

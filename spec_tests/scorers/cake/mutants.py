@@ -24,10 +24,13 @@ test_a_window_of_queries_is_enough
   cake_window_at_the_front: the first queries observe, not the last
   - weights = attention_weights(queries[row][:, -window:]
   + weights = attention_weights(queries[row][:, :window]
-test_temperatures_are_roots
+test_preferences_agree_with_scalar_loops
   cake_exponents: temperatures are exponents
   - ** (1 / tau1) * change ** (1 / tau2)
   + ** tau1 * change ** tau2
+  cake_mean_heads: heads are averaged in the entropy and the largest counts in the variance
+  - preference = preference.float()
+  + preference = preference.float() / max(1, queries.shape[-3])
 vector:the-group-is-averaged
   cake_group_max: the best of the group counts
   - first + t] += around.sum() / kernel / group
@@ -37,10 +40,6 @@ test_scores_agree_with_scalar_loops[4]
   -         weights = attention_weights(queries[row][:, -window:], keys
   +         order = sorted(range(group * kv_heads), key=lambda h: h % kv_heads)
   +         weights = attention_weights(queries[row][order, -window:], keys
-test_twice_the_heads_prefer_four_times_as_much
-  cake_mean_heads: heads are averaged in the entropy and the largest counts in the variance
-  - preference = preference.float()
-  + preference = preference.float() / max(1, queries.shape[-3])
 vector:a-layer-that-is-sure-prefers-nothing
   cake_rooted_below_zero: an entropy may be negative, and where it has no root the layer prefers 1
   - entropy.clamp(min=0) ** (1 / tau1) * change ** (1 / tau2)

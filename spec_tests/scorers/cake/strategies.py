@@ -3,6 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
+from spec_tests.attention.strategies import queries_beside
 from spec_tests.scorers.padded import bad_padding, batches, groups, key_heads, lengths, masks
 from spec_tests.strategies import Refusal, real, signed
 
@@ -49,9 +50,7 @@ valid = torch.arange(6) > 0
 seen = dict(queries=queries, keys=keys, window=2, valid=valid)
 
 bad_attention = [
-    Refusal("queries", lambda q: q[..., :0], ValueError, "at least 1"),
-    Refusal("queries", lambda q: q[:3], ValueError, "multiple of the 2"),
-    Refusal("queries", lambda q: torch.cat([q, q], -2), ValueError, "as the 6 tokens"),
+    *queries_beside(tokens=6),
     Refusal("queries", lambda q: q[:, :1], ValueError, "the last 2"),
     bad_padding,
 ]
@@ -67,7 +66,6 @@ REFUSALS = dict(
         seen | dict(gamma=200.0, kernel=5),
         [
             *bad_attention,
-            Refusal("gamma", 1e300, ValueError, "where results are finite"),
             Refusal("kernel", 4, ValueError, "odd"),
         ],
     ),

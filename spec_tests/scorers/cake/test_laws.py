@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.scorers.cake import oracle
-from spec_tests.scorers.cake.strategies import cake, cake_preference, observation_window_inputs
+from spec_tests.scorers.cake.strategies import cake, cake_preference
 from spec_tests.scorers.padded import masks
 from spec_tests.scorers.padding_invariance import alone, assert_rows
-from spec_tests.strategies import grid, real
+from spec_tests.strategies import real
 
 pytestmark = pytest.mark.spec("GraphKV-CAKE")
 
@@ -75,53 +75,3 @@ def test_a_window_of_queries_is_enough(impl, x):
         assert_equal(found.protected, expected.protected)
         expected = impl.cake_preference(x["queries"], **own).double()
         assert_close(impl.cake_preference(queries, **own), expected)
-
-
-@given(observation_window_inputs(batch=st.just(())))
-def test_without_variance_and_pooling_a_score_is_the_mean_of_the_window(impl, x):
-    x = x | dict(valid=None)
-    scored = impl.cake(**x, gamma=0.0, kernel=1)
-    tokens, window = x["keys"].shape[-2], x["window"]
-    if tokens > window:
-        weights = impl.attention_weights(x["queries"][..., -window:, :], x["keys"])
-        heads = weights[..., : tokens - window].double().mean(-2)
-        group = heads.shape[0] // max(1, x["keys"].shape[0])
-        expected = heads.reshape(len(x["keys"]), max(1, group), tokens - window).mean(1)
-        assert_close(scored.scores[..., : tokens - window], expected)
-
-
-@given(cake(), st.sampled_from([0.5, 3.0, 200.0]))
-def test_the_variance_counts_gamma_times(impl, x, gamma):
-    none, one, many = (impl.cake(**x | dict(gamma=g)).scores.double() for g in (0.0, 1.0, gamma))
-    assert_close(many.float(), none + gamma * (one - none), 16 * gamma)
-
-
-@given(cake(), st.integers(2, 3))
-def test_repeated_query_heads_change_nothing(impl, x, times):
-    repeated = x["queries"].repeat_interleave(times, -3)
-    expected = impl.cake(**x).scores.double()
-    assert_close(impl.cake(**x | dict(queries=repeated)).scores, expected, max(1.0, x["gamma"]))
-
-
-@given(st.integers(1, 6), st.integers(2, 4), grid(1, 4, 2))
-def test_a_layer_that_looks_the_same_way_prefers_nothing(impl, old, window, queries):
-    """The window's own keys draw nothing, so that every query spreads over the tokens before."""
-    keys = torch.zeros(1, old + window, 2)
-    keys[:, old:] = -1024.0
-    same = (queries[:, -window:] * 0 + 1).expand(1, window, 2)
-    assert_close(impl.cake_preference(same, keys, window), torch.tensor(0.0))
-
-
-@given(observation_window_inputs())
-def test_temperatures_are_roots(impl, x):
-    plain = impl.cake_preference(**x).double()
-    assert_close(impl.cake_preference(**x, tau1=0.5, tau2=0.5), plain**2, 4 * plain**2)
-    assert_close(impl.cake_preference(**x, tau1=2.0, tau2=2.0), plain.sqrt())
-
-
-@given(observation_window_inputs())
-def test_twice_the_heads_prefer_four_times_as_much(impl, x):
-    """Entropy and variance are both summed over heads: only ratios between layers count."""
-    twice = {name: torch.cat([x[name], x[name]], -3) for name in ("queries", "keys")}
-    plain = impl.cake_preference(**x).double()
-    assert_close(impl.cake_preference(**x | twice), 4 * plain)

@@ -90,18 +90,10 @@ def test_a_layer_that_prefers_more_gets_at_most_a_place_less_a_deal(impl, x):
         assert (budgets[more] + deals >= budgets[less])[wishes[more] >= wishes[less]].all()
 
 
-@given(budgeted, st.sampled_from([2.0**-20, 0.5, 2.0, 2.0**40]))
+@given(budgeted, st.sampled_from([2.0**-20, 0.5, 2.0, 2.0**15]))
 def test_the_scale_of_preferences_does_not_matter(impl, x, scale):
     scaled = impl.cake_budgets(**x | dict(preferences=x["preferences"].double() * scale))
     assert_equal(scaled, impl.cake_budgets(**x))
-
-
-@given(counted(), st.sampled_from([0.0, 0.5]), st.booleans())
-def test_layers_that_prefer_the_same_share_equally(impl, x, level, exact):
-    wishes, *sizes = x
-    budgets = impl.cake_budgets(torch.full((len(wishes),), level), *sizes, exact)
-    assert int(budgets.max()) - int(budgets.min()) <= 1
-    assert_equal(budgets, budgets.sort(descending=True).values)
 
 
 @given(budgeted)
@@ -134,19 +126,6 @@ def test_every_step_of_an_exact_cascade_shares_the_whole_budget(impl, x):
         assert not budgets[step + 1 :].any()
         beside = budgets[: step + 1] - lengths(x).clamp(max=x["window"])
         assert_equal(beside.sum(0), torch.minimum(whole(x), room(x) * (step + 1)))
-
-
-@given(budgeted)
-def test_a_cascade_never_holds_more_than_sharing_at_once_would_give(impl, x):
-    """A step is the budgets of the layers passed, less what they have given up before."""
-    x = x | dict(exact=False)
-    cascade, layers = impl.cake_cascade(**x), len(x["preferences"])
-    if layers:
-        assert (cascade[-1] <= impl.cake_budgets(**x)).all()
-        kept = lengths(x) <= x["keep"] + x["window"]
-        assert (cascade.sum(1) <= layers * x["keep"])[:, ~kept].all()
-        passed = torch.arange(1, layers + 1).reshape(-1, *[1] * kept.ndim)
-        assert (cascade.sum(1) == passed * lengths(x))[:, kept].all()
 
 
 @given(budgeted)

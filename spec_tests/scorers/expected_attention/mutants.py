@@ -4,14 +4,16 @@ from spec_tests.mutants.make import mutant_register
 
 mutant = mutant_register("scorers/expected_attention")
 mutant("""
-test_epsilon_adds_the_length_of_the_value
+test_scores_agree_with_scalar_loops
   epsilon_ignored: epsilon is left out
   - (scores + epsilon) * values
   + scores * values
-test_scores_scale_with_the_values
   values_ignored: values do not weigh
   - (scores + epsilon) * values.to(exact).norm(dim=-1)
   + scores + epsilon
+  width_ignored: logits are not scaled by the width
+  - key @ mean / math.sqrt(width)
+  + key @ mean
 test_scores_are_in_the_ratio_of_mean_exponentials
   covariance_whole: the covariance is not halved
   - / (2 * width)
@@ -20,10 +22,6 @@ vector:a-covariance-is-over-twice-the-width
   covariance_ignored: the covariance is ignored
   - ((key @ covariance) * key).sum(-1) / (2 * width)
   + 0
-test_scores_agree_with_scalar_loops
-  width_ignored: logits are not scaled by the width
-  - key @ mean / math.sqrt(width)
-  + key @ mean
 test_sinks_are_protected_and_the_rest_scores_as_without_them
   sinks_shared: sinks share the softmax
   -         start = first + sinks

@@ -60,23 +60,6 @@ def test_scores_agree_with_scalar_loops(impl, group, data):
             assert_close(scores[row][:, start:], torch.tensor(expected), 2.0)
 
 
-@given(drawn)
-def test_without_covariance_it_is_the_attention_of_the_mean_query(impl, x):
-    """Softmax at the rotated mean, times the length of the value."""
-    still = x["statistics"]._replace(covariance=torch.zeros_like(x["statistics"].covariance))
-    scores = impl.expected_attention(**x | dict(statistics=still, epsilon=0.0)).scores
-    for row, first in starts(x):
-        start = min(first + x["sinks"], scores.shape[-1])
-        turn = x["rotation"][row] if x["rotation"].ndim > 2 else x["rotation"]
-        query = (turn.double() @ still.mean[row].double()[..., None]).mT
-        weights = impl.attention_weights(query, x["keys"][row][:, start:].double(), causal=False)
-        kv_heads = x["keys"].shape[-3]
-        shape = (kv_heads, -1, weights.shape[-1])
-        mean = weights.reshape(shape).mean(1) if weights.numel() else weights.sum()
-        norms = x["values"][row][:, start:].double().norm(dim=-1)
-        assert_close(scores[row][:, start:], mean * norms, 16.0)
-
-
 @given(grid(1, low=-16), grid(1, high=16), grid(1, 3, 1, low=-16))
 def test_scores_are_in_the_ratio_of_mean_exponentials(impl, mean, variance, keys):
     """The exponential of a logit, averaged over Gaussian queries by quadrature."""
@@ -121,19 +104,3 @@ def test_sinks_are_protected_and_the_rest_scores_as_without_them(impl, x):
         expected = impl.expected_attention(**x | rest).scores.double()
         assert_close(scored.scores[row][:, first >= x["sinks"]], expected, 16.0)
     assert (scored.scores >= 0).all()
-
-
-@given(drawn, st.sampled_from([0.5, 4.0]))
-def test_scores_scale_with_the_values(impl, x, power):
-    scaled = impl.expected_attention(**x | dict(values=x["values"] * power)).scores
-    assert_close(scaled, impl.expected_attention(**x).scores.double() * power, 16.0)
-
-
-@given(drawn)
-def test_epsilon_adds_the_length_of_the_value(impl, x):
-    plain = impl.expected_attention(**x | dict(epsilon=0.0)).scores.double()
-    lifted = impl.expected_attention(**x | dict(epsilon=2.0)).scores
-    for row, first in starts(x):
-        start = min(first + x["sinks"], plain.shape[-1])
-        norms = x["values"][row][:, start:].double().norm(dim=-1)
-        assert_close(lifted[row][:, start:], plain[row][:, start:] + 2.0 * norms, 16.0)

@@ -4,15 +4,13 @@ from spec_tests.mutants.make import mutant_register
 
 mutant = mutant_register("scorers/fastkvzip")
 mutant("""
-test_the_bias_enters_once
+test_scores_agree_with_scalar_loops
   bias_twice: the bias is added twice
   - + gate.bias[h, g]
   + + 2 * gate.bias[h, g]
-test_scores_agree_with_scalar_loops
   no_epsilon: the norm has no epsilon
   - + epsilon).sqrt()
   + + 1e-30).sqrt()
-test_learned_keys_compete_with_the_token
   mean_rival: the token competes with the mean of the learned keys
   - rivals.logsumexp(-1)
   + rivals.exp().mean(-1).log()

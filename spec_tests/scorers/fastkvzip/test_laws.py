@@ -1,13 +1,11 @@
 """FastKVzip's gate and its loss."""
 
-import math
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
+from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.scorers.fastkvzip import oracle
 from spec_tests.scorers.fastkvzip.strategies import fastkvzip, fastkvzip_loss
 from spec_tests.scorers.padded import masks
@@ -32,11 +30,6 @@ def grouped(draw, group):
     )
 
 
-def logit(scores):
-    """Return the inverse of the logistic function."""
-    return (scores / (1 - scores)).log()
-
-
 @pytest.mark.parametrize("group", [1, 4, 8])
 @given(data=st.data())
 def test_scores_agree_with_scalar_loops(impl, group, data):
@@ -48,15 +41,6 @@ def test_scores_agree_with_scalar_loops(impl, group, data):
             real = x["valid"] is None or bool(x["valid"][row, j])
             expected = oracle.score(state, gate, 0, x["epsilon"]) if real else 0.0
             assert_close(scores[row, 0, j], expected)
-
-
-@given(gated, st.randoms(use_true_random=False))
-def test_no_token_depends_on_another(impl, x, random):
-    order = [*range(x["hidden"].shape[-2])]
-    random.shuffle(order)
-    x = x | dict(valid=None)
-    shuffled = impl.fastkvzip(**x | dict(hidden=x["hidden"][..., order, :])).scores
-    assert_close(shuffled, impl.fastkvzip(**x).scores[..., order].double())
 
 
 @given(gated)
@@ -74,27 +58,6 @@ def test_a_padded_row_scores_as_it_does_alone(impl, x):
         assert not protected[:, :start].any()
         assert_close(scores[:, start:], expected.scores.double())
         assert_equal(protected[:, start:].clone(), expected.protected)
-
-
-@given(grouped(1), st.sampled_from([-1.0, 0.5, 2.0]))
-def test_the_bias_enters_once(impl, x, bias):
-    """With one query head, what the bias adds to the logit of the score is the bias."""
-    x = x | dict(valid=None)
-    none = x["weights"]._replace(bias=torch.zeros(1, 1))
-    some = none._replace(bias=none.bias + bias)
-    before, after = (impl.fastkvzip(**x | dict(weights=w)).scores.double() for w in (none, some))
-    assert_close(logit(after).float(), logit(before) + bias, 64.0)
-
-
-@given(grouped(1))
-def test_learned_keys_compete_with_the_token(impl, x):
-    """Each of them twice costs a score ln 2 of its logit."""
-    x = x | dict(valid=None)
-    twice = x["weights"]._replace(learned=x["weights"].learned.repeat(1, 2, 1))
-    before, after = (
-        impl.fastkvzip(**x | dict(weights=w)).scores.double() for w in (x["weights"], twice)
-    )
-    assert_close(logit(after).float(), logit(before) - math.log(2), 64.0)
 
 
 @given(gated)
@@ -121,15 +84,3 @@ def test_the_loss_agrees_with_scalar_loops(impl, x):
         real = x["valid"]
     heads = (x[name].movedim(-2, 0)[:, real].double().tolist() for name in ("scores", "targets"))
     assert_close(impl.fastkvzip_loss(**x), sum(map(oracle.loss, *heads)))
-
-
-@given(judged)
-def test_nothing_loses_less_than_the_targets_themselves(impl, x):
-    least = impl.fastkvzip_loss(**x | dict(scores=x["targets"]))
-    assert (least >= 0).all()
-    assert_at_most(least, impl.fastkvzip_loss(**x))
-
-
-def test_a_saturated_score_has_a_finite_loss(impl):
-    scores, targets = torch.tensor([[0.0, 1.0, 0.5]]), torch.tensor([[1.0, 0.0, 0.5]])
-    assert_close(impl.fastkvzip_loss(scores, targets), (200 + math.log(2)) / 3)

@@ -71,13 +71,6 @@ def test_chunks_and_single_steps_add_up_to_the_whole_prompt(impl, x, cuts):
     assert_close(mass, impl.h2o_mass(**x).double(), float(queries.shape[-3] * count))
 
 
-@given(sequences)
-def test_over_all_heads_it_is_the_mass_of_hex(impl, x):
-    mass = impl.h2o_mass(**x | dict(valid=None)).sum(-2)
-    whole = impl.attention_mass(x["queries"], x["keys"])
-    assert_close(mass, whole.double(), float(x["queries"].shape[-3] * x["queries"].shape[-2]))
-
-
 @given(INPUTS["h2o"])
 def test_the_mass_is_the_score_of_protected_tokens_too(impl, x):
     valid = torch.ones(x["mass"].shape[-1]).bool() if x["valid"] is None else x["valid"]

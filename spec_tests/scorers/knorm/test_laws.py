@@ -3,14 +3,12 @@
 import pytest
 import torch
 from hypothesis import example, given
-from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close
 from spec_tests.inputs import INPUTS
 from spec_tests.scorers.attention_inputs import two_row_batch
 from spec_tests.scorers.knorm import oracle
 from spec_tests.scorers.padding_invariance import assert_rows
-from spec_tests.strategies import real
 
 pytestmark = pytest.mark.spec("GraphKV-KNorm")
 
@@ -23,12 +21,6 @@ def test_a_score_is_minus_the_length_of_the_key(impl, x):
     assert not scored.protected.any()
 
 
-@given(real(2, 9, 5), st.integers(0, 9))
-def test_chunks_score_as_the_whole(impl, keys, cut):
-    chunks = [impl.knorm(chunk).scores for chunk in (keys[:, :cut], keys[:, cut:])]
-    assert_close(torch.cat(chunks, -1), impl.knorm(keys).scores.double())
-
-
 @given(INPUTS["knorm"])
 @example(x=dict(keys=torch.tensor([[[1.0], [2.0]], [[3.0], [4.0]]]), valid=None))
 def test_the_longest_real_key_of_a_head_is_shifted_to_zero(impl, x):
@@ -39,18 +31,3 @@ def test_the_longest_real_key_of_a_head_is_shifted_to_zero(impl, x):
     least = raw.masked_fill(~real, 0).amin(-1, keepdim=True) if raw.shape[-1] else raw
     assert_close(shifted, torch.where(real, raw.double() - least.double(), 0))
     assert (shifted[real & (raw == least)] == 0).all()
-
-
-@given(INPUTS["knorm"])
-def test_shifted_scores_rank_as_they_did(impl, x):
-    raw, shifted = (
-        impl.knorm(**x | dict(valid=None, shift=shift)).scores for shift in (False, True)
-    )
-    order = raw.argsort(dim=-1, descending=True)
-    assert (shifted.gather(-1, order).diff(dim=-1) <= 0).all()
-
-
-@given(INPUTS["knorm"])
-def test_a_quarter_turn_of_two_channels_keeps_the_score(impl, x):
-    turned = torch.cat([-x["keys"][..., 1:], x["keys"][..., :1]], -1)
-    assert_close(impl.knorm(**x | dict(keys=turned)).scores, impl.knorm(**x).scores.double())

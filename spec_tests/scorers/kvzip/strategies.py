@@ -3,6 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
+from spec_tests.attention.strategies import queries_beside
 from spec_tests.scorers.padded import (
     bad_padding,
     batches,
@@ -89,11 +90,7 @@ generator = torch.Generator().manual_seed(11)
 queries, keys, echo = (torch.randn(n, 4, 2, generator=generator) for n in (4, 2, 2))
 valid = torch.arange(4) > 0
 past = torch.zeros(2, 4)
-bad_queries = [
-    Refusal("queries", lambda q: q[..., :0], ValueError, "at least 1"),
-    Refusal("queries", lambda q: q[:3], ValueError, "multiple of the 2"),
-    Refusal("queries", lambda q: torch.cat([q, q], -2), ValueError, "as the 4 tokens"),
-]
+bad_queries = queries_beside(tokens=4)
 bad_echo = Refusal("repeat_valid", with_last_token_padded, ValueError, "on the left")
 
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.accuracy import assert_close
 from spec_tests.scorers.mean_rotation import oracle
 from spec_tests.strategies import grid
 
@@ -22,22 +22,6 @@ def test_it_is_the_mean_of_the_rotated_vectors(impl, frequencies, start, future,
     each = [oracle.rotated(exact, angles, p) for p in range(start, start + future)]
     expected = torch.tensor(each, dtype=torch.float64).mean(0)
     assert_close(mean.double() @ vector.double(), expected, torch.finfo(torch.float32).eps * 2**52)
-
-
-@given(turns, positions)
-def test_one_position_is_a_rotation(impl, frequencies, start):
-    once = impl.mean_rotation(frequencies.double(), start, 1)
-    assert_close(once @ once.mT, torch.eye(4, dtype=torch.float64))
-    assert_equal(impl.mean_rotation(frequencies, 0, 1).abs(), torch.eye(4))
-
-
-@given(turns, positions, st.integers(1, 8), st.integers(1, 8))
-def test_stretches_average_to_the_whole(impl, frequencies, start, first, second):
-    frequencies = frequencies.double()
-    whole = impl.mean_rotation(frequencies, start, first + second)
-    head = impl.mean_rotation(frequencies, start, first)
-    tail = impl.mean_rotation(frequencies, start + first, second)
-    assert_close(whole, (first * head + second * tail) / (first + second), 4.0)
 
 
 @given(turns, st.lists(positions, min_size=1, max_size=3), st.integers(1, 8))

@@ -4,7 +4,7 @@ from spec_tests.mutants.make import mutant_register
 
 mutant = mutant_register("scorers/snapkv")
 mutant("""
-test_the_average_counts_what_lies_outside_as_zeros
+test_a_score_is_the_pooled_attention_of_the_window
   uncounted_padding: averages at the ends leave the padding out
   - around.sum() / kernel
   + around.mean()
@@ -12,21 +12,19 @@ test_the_average_counts_what_lies_outside_as_zeros
   - scores[row][h // group, first:start] += _pooled(observed[h], kernel, pooling) / group
   + pooled = _pooled(weights[h].sum(0), kernel, pooling) / group
   +             scores[row][h // group, first:start] += pooled[: start - first]
-vector:maxima-are-taken-before-the-group-is-averaged
-  mean_before_max: the group is averaged before maxima are taken
-  - _pooled(observed[h], kernel, pooling) / group
-  + _pooled(observed.unflatten(0, (kv_heads, -1)).mean(1)[h // group], kernel, pooling) / group
-test_scores_add_up_to_less_than_the_window_unless_the_maximum_is_taken
   always_max: maxima are taken where averages are asked for
   - if pooling == "max" else
   + if pooling else
-test_without_pooling_it_is_the_mean_mass_of_the_last_queries
   sum_over_the_group: scores are summed over the group
   - kernel, pooling) / group
   + kernel, pooling)
   mean_over_queries: queries are averaged where they are summed
   - kernel, pooling) / group
   + kernel, pooling) / group / window
+vector:maxima-are-taken-before-the-group-is-averaged
+  mean_before_max: the group is averaged before maxima are taken
+  - _pooled(observed[h], kernel, pooling) / group
+  + _pooled(observed.unflatten(0, (kv_heads, -1)).mean(1)[h // group], kernel, pooling) / group
 vector:the-window-itself-draws-its-share
   normalised_again: weights are normalised over what lies before the window
   -             observed += weights[:, q, : start - first]

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
+from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.attention.strategies import shifts
 from spec_tests.inputs import INPUTS
 from spec_tests.scorers.attention_inputs import attended, log_sum_exp_beside_padding, two_row_batch
@@ -39,17 +39,6 @@ def test_a_score_is_of_what_the_log_sum_exp_leaves_of_a_logit(impl, x, shift, wi
     assert_equal(scored.protected, wanted.protected)
 
 
-@pytest.mark.spec("GraphKV-H2O")
-@given(sequences, st.sampled_from([2, 3, 1]), poolings)
-def test_without_pooling_it_is_the_mean_mass_of_the_last_queries(impl, x, window, pooling):
-    queries, keys, valid = x["queries"], x["keys"], x["valid"]
-    scored = impl.snapkv(queries, keys, window, 1, pooling, valid)
-    last = queries[..., max(0, queries.shape[-2] - window) :, :]
-    group = max(1, queries.shape[-3] // max(1, keys.shape[-3]))
-    mass = impl.h2o_mass(last, keys, valid=valid).double() / group
-    assert_close(scored.scores, torch.where(scored.protected, 0, mass))
-
-
 @given(INPUTS["snapkv"])
 def test_the_last_window_of_real_tokens_is_protected_and_scores_nothing(impl, x):
     scores, protected = impl.snapkv(**x)
@@ -66,34 +55,3 @@ def test_queries_before_the_window_say_nothing(impl, x):
     last = dict(queries=queries[..., first:, :])
     last |= dict(log_sum_exp=None if sums is None else sums[..., first:])
     assert_close(impl.snapkv(**x | last).scores, impl.snapkv(**x).scores.double())
-
-
-@given(sequences, st.integers(1, 3), st.lists(st.integers(0, 8), max_size=3))
-def test_a_window_of_queries_held_from_chunk_to_chunk_is_enough(impl, x, window, cuts):
-    queries, keys, valid = x["queries"], x["keys"], x["valid"]
-    held = queries[..., :0, :]
-    bounds = sorted(min(cut, queries.shape[-2]) for cut in cuts)
-    for start, stop in zip([0, *bounds], [*bounds, queries.shape[-2]], strict=True):
-        held = torch.cat([held, queries[..., start:stop, :]], -2)
-        held = held[..., max(0, held.shape[-2] - window) :, :]
-    chunked = impl.snapkv(held, keys, window, valid=valid)
-    whole = impl.snapkv(queries, keys, window, valid=valid)
-    assert_close(chunked.scores, whole.scores.double())
-    assert_equal(chunked.protected, whole.protected)
-
-
-@given(st.integers(1, 12), kernels)
-def test_the_average_counts_what_lies_outside_as_zeros(impl, content, kernel):
-    zeros = torch.zeros(1, content + 1, 1)
-    scores = impl.snapkv(zeros, zeros, 1, kernel).scores[0, :content]
-    reach = kernel // 2
-    inside = [min(content, t + reach + 1) - max(0, t - reach) for t in range(content)]
-    assert_close(scores, torch.tensor(inside).double() / kernel / (content + 1))
-
-
-@given(INPUTS["snapkv"])
-def test_scores_add_up_to_less_than_the_window_unless_the_maximum_is_taken(impl, x):
-    scores = impl.snapkv(**x | dict(pooling="average")).scores
-    assert (scores >= 0).all()
-    assert_at_most(scores.sum(-1), scores.new_full(scores.shape[:-1], x["window"]))
-    assert_at_most(scores, impl.snapkv(**x | dict(pooling="max")).scores)
