@@ -7,7 +7,7 @@ import pytest
 def command_model(tmp_path_factory):
     """Return a folder with a model."""
     command_model = pytest.importorskip("spec_tests.internal.study.command_model")
-    return command_model.saved(tmp_path_factory.mktemp("model"))
+    return command_model.save_random_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture
