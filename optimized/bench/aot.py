@@ -35,7 +35,8 @@ def main() -> None:
     wanted = [*product(titles, SHARED)]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         codes = [*pool.map(code_or_error, *zip(*wanted, strict=True))]
-    rows, spills, misses = [HEAD], list[str](), list[str]()
+    rows: list[tuple[str, ...]] = [HEAD]
+    spills, misses = list[str](), list[str]()
     for (kernel, target), code in zip(wanted, codes, strict=True):
         place = titles[kernel], kernel.kernel, str(target)
         name = f"{titles[kernel]}: {kernel.kernel} on {target}"

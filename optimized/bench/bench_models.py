@@ -21,14 +21,14 @@ ALSO = ("hubkv_compress", "graphkv_compress", "fastkvzip", "snapkv", "pyramidkv_
 BASES = ("snapkv", "pyramidkv", "knorm")
 LENGTHS, RATIO, KEEP, NEW = (1024, 2048), 0.95, 512, 32
 GRAPH = kv.GraphSettings(8, adaptive=False)
-KV_HEADS = 4
+KV_HEADS, WIDTH = 4, 64
 CONFIG = LlamaConfig(
     hidden_size=1024,
     intermediate_size=2816,
     num_hidden_layers=2,
     num_attention_heads=4 * KV_HEADS,
     num_key_value_heads=KV_HEADS,
-    head_dim=64,
+    head_dim=WIDTH,
     vocab_size=1000,
     max_position_embeddings=2**15,
 )

@@ -18,7 +18,7 @@ from torch.profiler import ProfilerActivity, profile
 from transformers import DynamicCache
 
 from optimized import models
-from optimized.bench.bench_models import CONFIG, KV_HEADS, model
+from optimized.bench.bench_models import CONFIG, KV_HEADS, WIDTH, model
 
 SYSTEMS = ("snapkv+hubkv@head", "snapkv+hubkv@model", "snapkv+graphkv", "hex-4", "hex-3", "kcvt-4")
 RATIO, STEPS = 0.75, 20
@@ -56,9 +56,7 @@ def measured(tokens: int) -> Iterator[str]:
     drawn = torch.Generator().manual_seed(0)
     ids = torch.randint(1, CONFIG.vocab_size, (1, tokens), generator=drawn)
     attached, stock = model(ours=True), model(ours=False)
-    whole = (
-        2 * CONFIG.num_hidden_layers * KV_HEADS * tokens * CONFIG.head_dim * stock.dtype.itemsize
-    )
+    whole = 2 * CONFIG.num_hidden_layers * KV_HEADS * tokens * WIDTH * stock.dtype.itemsize
     full, highest = most_alive(partial(plain, ids))
     yield f"full cache: {highest / whole:.2f} of its own bytes at the peak of the prompt"
     for system in SYSTEMS:

@@ -277,19 +277,19 @@ def chosen(body: Any, scores: Tensor, protected: Tensor | None = None) -> Tensor
 
 def selection(*shape: int, dtype: torch.dtype = torch.bfloat16, shielded: bool = True) -> Operation:
     """Return the operation that the HubKV paper times: refinement, then selection."""
-    sides = partial(chosen, kernels), partial(chosen, vector)
-    return on_scores("hubkv_refine + retain", shape, dtype, shielded, *sides)
+    kernel, eager = partial(chosen, kernels), partial(chosen, vector)
+    return on_scores("hubkv_refine + retain", shape, kernel, eager, dtype, shielded)
 
 
 def on_scores(
     name: str,
     shape: tuple[int, ...],
+    kernel: Callable[..., object],
+    eager: Callable[..., object],
     dtype: torch.dtype = torch.bfloat16,
     shielded: bool = False,
-    *sides: Callable[..., object],
 ) -> Operation:
     """Return an operation on scores; with `shielded`, all rows share a protected mask."""
-    sides = sides or (getattr(kernels, name), getattr(vector, name))
 
     def inputs(device: torch.device) -> Inputs:
         given = dict(scores=uniform(device, *shape, dtype=dtype))
@@ -298,7 +298,7 @@ def on_scores(
         return Inputs(given, given)
 
     text = f"{list(shape)} {name_of(dtype)}{', unprotected' * (not shielded)}"
-    return Operation("select", name, text, inputs, *sides)
+    return Operation("select", name, text, inputs, kernel, eager)
 
 
 def graph(tokens: int, small: bool = False) -> Operation:
@@ -466,10 +466,12 @@ def compiled_operations() -> list[Operation]:
         compressed(1, 1048703, "KCVT-4", mass=True),
         compressed(8, 32735, "HEX-4", mass=True),
         *(packing("hex_compress", 96, bits) for bits in (3, 4)),
-        on_scores("smd", whole),
+        on_scores("smd", whole, kernels.smd, vector.smd),
         selection(*whole, shielded=False),
         selection(*whole, dtype=torch.float32, shielded=False),
-        on_scores("ungated_refine", whole, torch.bfloat16, True),
+        on_scores(
+            "ungated_refine", whole, kernels.ungated_refine, vector.ungated_refine, shielded=True
+        ),
         *(mass("h2o_mass", *prompt, known=known, padded=True) for known in (False, True)),
         mass("h2o_mass", *prompt, dtype=torch.float32),
         mass("h2o_mass", "decoding step", 1, 32768, before=32767),
