@@ -5,9 +5,7 @@ them on a GPU.
 """
 
 import argparse
-import json
 import sys
-import tempfile
 from importlib import import_module
 from pathlib import Path
 
@@ -15,7 +13,8 @@ import torch
 
 import reference
 from optimized.bench import report
-from optimized.bench.agreement import check_agreement, run_pytest
+from optimized.bench.agreement import check_agreement
+from optimized.bench.timing_harness import time_case
 
 HERE = Path(__file__).parent
 NAMES = sorted(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py"))
@@ -36,18 +35,6 @@ def arguments() -> argparse.Namespace:
     return given
 
 
-def times(name: str, device: str, threads: int) -> list[report.Line]:
-    """Run one benchmark file and return its lines; exit if it fails."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder, "timings.json")
-        options = (f"--benchmark-json={out}", "--benchmark-quiet")
-        options += (f"--bench-device={device}", f"--bench-threads={threads}")
-        file = str(HERE / f"bench_{name}.py")
-        if failed := run_pytest(file, "-q", "-p", "no:cacheprovider", *options):
-            sys.exit(failed)
-        return report.lines(name, json.loads(out.read_text())["benchmarks"], device, threads)
-
-
 def main() -> None:
     """Test agreement, time, print, and with `--write` write the table."""
     if sys.argv[1:] == ["aot"]:
@@ -55,12 +42,19 @@ def main() -> None:
     if sys.argv[1:2] == ["cuda"]:
         return import_module("optimized.bench.gpu_benchmarks").main(sys.argv[2:])
     given = arguments()
-    names = given.names or NAMES
-    modules = [import_module(f"optimized.bench.bench_{name}") for name in names]
-    also = {function for one in modules for function in getattr(one, "ALSO", ())}
-    named = {word for one in modules for row in one.ROWS for word in row.name.split(" + ")}
+    torch.set_num_threads(given.threads)
+    modules = {
+        name: import_module(f"optimized.bench.bench_{name}") for name in given.names or NAMES
+    }
+    also = {function for one in modules.values() for function in getattr(one, "ALSO", ())}
+    named = {word for one in modules.values() for case in one.CASES for word in case.name.split()}
     check_agreement(sorted(also | named & {*reference.__all__}), given.device)
-    found = [line for name in names for line in times(name, given.device, given.threads)]
+    device, where = torch.device(given.device), report.surroundings(given.device, given.threads)
+    found = [
+        report.line(name, case, time_case(case, device), where)
+        for name, one in modules.items()
+        for case in one.CASES
+    ]
     print(report.table(found))
     if given.write:
         report.write(found)

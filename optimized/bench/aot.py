@@ -1,8 +1,8 @@
-"""`python -m optimized.bench aot`: compile the kernels and check their machine code, without a GPU.
+"""`python -m optimized.bench aot`: compile the kernels and check their resources, without a GPU.
 
-Every row of `resource_budgets` is compiled ahead of time. For sm_80 and sm_90 it must not spill,
-must fit into shared memory and must keep its budget of instructions. For sm_100 and gfx942 it must
-compile. A row that fails shows the reason and counts as a miss.
+Every operation of `compiled_operations` is compiled ahead of time. For sm_80 and sm_90 a kernel
+must not spill registers and must fit into shared memory. For sm_100 and gfx942 it must compile. A
+kernel that fails shows the reason and counts as a miss.
 """
 
 import os
@@ -11,105 +11,60 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from typing import Any
 
-from optimized.bench.report import installed
+from optimized.bench.report import installed, text_table
 
-Cells = tuple[str, ...]
+CHECKED = (80, 90)
+"""The architectures on which a kernel must not spill."""
 
-COUNTED = 90
-"""The architecture whose instructions are always counted, with a budget or without."""
+CHECKED_WITH = "3.7"
+"""The version of Triton whose code must not spill; under another one, a spill is no miss."""
 
-MARGIN = 1.05
-"""The factor by which a row may exceed its budget."""
-
-BUDGETED = "3.7"
-"""The version of Triton that the budgets hold for; under another one, an excess is no miss."""
-
-KERNELS: Cells = (
-    *("operation", "kernel", "target", "programs", "registers", "spills", "shared"),
-    *("lane-instructions an element", f"budget, Triton {BUDGETED}"),
-)
+HEAD = ("operation", "kernel", "target", "registers", "spilled", "shared")
 
 
 def main() -> None:
     """Compile, print the table, and exit with an error on a miss."""
     os.environ.pop("TRITON_INTERPRET", None)  # before anything imports triton
-    from optimized.bench.instruction_budgets import GATES
     from optimized.bench.machine_code import SHARED, source
+    from optimized.bench.operations import compiled_operations
 
-    found = [gate.launches for gate in GATES]
-    sources = dict.fromkeys(source(launch) for launches in found for launch in launches)
-    wanted = [*product(sources, SHARED)]
+    titles: dict[Any, str] = {}
+    for one in compiled_operations():
+        for launch in one.launches:
+            titles.setdefault(source(launch), one.title)
+    wanted = [*product(titles, SHARED)]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        made = dict(zip(wanted, pool.map(code_or_error, *zip(*wanted, strict=True)), strict=True))
-
-    rows, misses = [KERNELS], list[str]()
-    beyond = misses if installed("triton").startswith(f"{BUDGETED}.") else list[str]()
-    for gate, launches in zip(GATES, found, strict=True):
-        for target in SHARED:
-            codes = [made[source(launch), target] for launch in launches]
-            rows += checked_rows(gate, target, launches, codes, misses, beyond)
+        codes = [*pool.map(code_or_error, *zip(*wanted, strict=True))]
+    rows: list[tuple[str, ...]] = [HEAD]
+    spills, misses = list[str](), list[str]()
+    for (kernel, target), code in zip(wanted, codes, strict=True):
+        place = titles[kernel], kernel.kernel, str(target)
+        name = f"{titles[kernel]}: {kernel.kernel} on {target}"
+        if isinstance(code, str):
+            misses.append(f"{name} does not compile: {code}")
+            rows.append((*place, "does not compile", "", ""))
+            continue
+        rows.append((*place, *map(str, code)))
+        if code.shared > SHARED[target]:
+            misses.append(f"{name} shares {code.shared} bytes")
+        if code.spilled and target in CHECKED:
+            spills.append(f"{name} spills {code.spilled} bytes")
     print(text_table(rows))
     version = installed("triton")
-    over = [] if beyond is misses else [f"OVER {what}, by Triton {version}" for what in beyond]
-    print("\n" + "\n".join([*over, *([f"MISS {miss}" for miss in misses] or ["no miss"])]))
+    if version.startswith(f"{CHECKED_WITH}."):
+        misses += spills
+    else:
+        print(*(f"OVER {spill}, by Triton {version}" for spill in spills), sep="\n")
+    print(*[f"MISS {miss}" for miss in misses] or ["no miss"], sep="\n")
     sys.exit(bool(misses))
 
 
-def code_or_error(wanted: Any, target: Any) -> Any:
+def code_or_error(kernel: Any, target: Any) -> Any:
     """Return the machine code of a kernel, or in one line why it does not compile."""
     from optimized.bench import machine_code
 
     try:
-        return machine_code.compiled(wanted, target)
+        return machine_code.compiled(kernel, target)
     except Exception as error:  # each stage of the compiler has its own type
         message = str(error).strip().splitlines() or [""]
         return f"{type(error).__name__}: {message[-1]}"
-
-
-def checked_rows(
-    gate: Any,
-    target: Any,
-    launches: list[Any],
-    codes: list[Any],
-    misses: list[str],
-    beyond: list[str],
-) -> list[Cells]:
-    """Return the rows of an operation on one architecture, and append to `misses` and `beyond`.
-
-    `beyond` takes the misses that depend on the version of Triton.
-    """
-    from optimized.bench.machine_code import SHARED
-
-    rows, total, budget = list[Cells](), 0.0, gate.budgets.get(target)
-    for launch, code in zip(launches, codes, strict=True):
-        name = launch.kernel.fn.__name__
-        if isinstance(code, str):
-            misses.append(f"{gate.title}: {name} on {target} does not compile: {code}")
-            place = gate.name, name, str(target), str(launch.programs)
-            rows.append((*place, *[""] * 4, "does not compile"))
-            continue
-        numbers = (launch.programs, code.registers, code.spills, code.shared)
-        share = ""
-        if code.shared > SHARED[target]:
-            misses.append(f"{gate.title}: {name} on {target} shares {code.shared} bytes")
-        if budget is not None and code.spills:
-            beyond.append(f"{gate.title}: {name} on {target} spills {code.spills} times")
-        if budget is not None or target == COUNTED:
-            trips = gate.trips.get(name, ())
-            if len(trips) != len(code.loops):
-                beyond.append(f"{gate.title}: {name} on {target} has loops {code.loops}")
-            lanes = launch.lanes(sum(code.counted(trips).values())) / gate.elements
-            total, share = total + lanes, f"{lanes:.1f}"
-        rows.append((gate.name, name, str(target), *map(str, numbers), share, ""))
-    if budget is None or any(isinstance(code, str) for code in codes):
-        return rows
-    if total > budget * MARGIN:
-        beyond.append(f"{gate.title} on {target}: {total:.1f} lane-instructions, budget {budget}")
-    return [*rows, (gate.title, "together", str(target), *[""] * 4, f"{total:.1f}", str(budget))]
-
-
-def text_table(rows: list[Cells]) -> str:
-    """Return rows as a text table with aligned columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
-    return "\n".join(line.rstrip() for line in lines)

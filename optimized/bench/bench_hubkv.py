@@ -1,19 +1,17 @@
-"""HubKV's refinement and its parts.
+"""HubKV's refinement and selection.
 
 Refinement and selection have the shapes of HubKV-Tab5, [36, B, 8, N] in bfloat16. The slow side is
-the simplest implementation: every step over the whole tensor in float32, then one stable sort. The
-reference, which loops over tokens, is the slow side at a smaller size.
+the simplest implementation: every step over the whole tensor in float32, then one stable sort.
 """
 
 import math
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 import optimized as kv
-from optimized.bench.timing_harness import Case, Inputs, compare, timing_test
+from optimized.bench.timing_harness import Case, Inputs
 
 RATIO = 0.95
 PAPER = {
@@ -29,15 +27,10 @@ PAPER = {
 """Tokens, batch, and the paper's milliseconds of refinement and selection over FastKVzip."""
 
 
-def seeded(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return skewed scores in [0, 1], few of them large."""
-    generator = torch.Generator().manual_seed(0)
-    return torch.rand(shape, generator=generator).pow(4).to(dtype)
-
-
 def table5(tokens: int, batch: int) -> Inputs:
-    """Return scores and protected tokens of the paper's microbenchmark."""
-    scores = seeded(36, batch, 8, tokens, dtype=torch.bfloat16)
+    """Return scores and protected tokens of the paper's microbenchmark, few scores large."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.rand(36, batch, 8, tokens, generator=generator).pow(4).to(torch.bfloat16)
     return dict(scores=scores, protected=kv.protected_mask(tokens).expand(scores.shape))
 
 
@@ -92,31 +85,14 @@ def of_the_paper(tokens: int, batch: int) -> Case:
     )
 
 
-def modest(name: str, what: str = "", **rest: Any) -> Case:
-    """Return the row of a function of scores, compared with the reference."""
-    shape = f"[4, 8, 1024] float32{what}"
-    return compare(name, shape, lambda: dict(scores=seeded(4, 8, 1024), **rest))
-
-
-SHAPE = (4, 8, 1024)
-WHOLE = "[36, 1, 8, 32768] bfloat16"
-ROWS = [
+CASES = [
     *(of_the_paper(tokens, batch) for tokens, batch in PAPER),
-    Case("hubkv_refine", WHOLE, lambda: table5(32768, 1), refine, eager_refine, "eager refinement"),
-    modest("hub_mask"),
-    modest("discount", hubs=seeded(*SHAPE) > 0.5),
-    modest("smd"),
-    modest("selectivity"),
-    compare("head_weights", "[4, 8] float32", lambda: dict(selectivity=seeded(4, 8))),
-    modest("calibrate", weights=seeded(4, 8)),
-    modest("gate", corrected=seeded(*SHAPE) / 2, ratio=RATIO),
-    compare("protected_mask", "32768 tokens", lambda: dict(tokens=32768)),
-    modest("hubkv_refine", ratio=RATIO),
-    modest("hubkv_refine", ", scattered mask", ratio=RATIO, protected=seeded(*SHAPE) > 0.5),
-    modest("shift_scores"),
-    modest("ungated_refine"),
-    modest("head_budgets", ", waterfill", keep=128, rule="waterfill"),
-    modest("head_budgets", ", hybrid", keep=128, rule="hybrid"),
+    Case(
+        "hubkv_refine",
+        "[36, 1, 8, 32768] bfloat16",
+        lambda: table5(32768, 1),
+        refine,
+        eager_refine,
+        "eager refinement",
+    ),
 ]
-
-test_timing = timing_test(ROWS)

@@ -5,22 +5,56 @@ GraphKV-Tab3 times decoding at a budget of 512 after SnapKV, PyramidKV and KNorm
 without it. Both tables are for models of eight billion parameters on a GPU.
 """
 
-from functools import partial
+from copy import deepcopy
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM
 
 import optimized as kv
 from optimized import models
-from optimized.bench.bench_attention import CONFIG, KV_HEADS, model
-from optimized.bench.bench_scorers import gate
-from optimized.bench.timing_harness import Case, Inputs, timing_test
+from optimized.bench.timing_harness import Case, Inputs, normal
 
 ALSO = ("hubkv_compress", "graphkv_compress", "fastkvzip", "snapkv", "pyramidkv_budgets")
 BASES = ("snapkv", "pyramidkv", "knorm")
 LENGTHS, RATIO, KEEP, NEW = (1024, 2048), 0.95, 512, 32
 GRAPH = kv.GraphSettings(8, adaptive=False)
+KV_HEADS, WIDTH = 4, 64
+CONFIG = LlamaConfig(
+    hidden_size=1024,
+    intermediate_size=2816,
+    num_hidden_layers=2,
+    num_attention_heads=4 * KV_HEADS,
+    num_key_value_heads=KV_HEADS,
+    head_dim=WIDTH,
+    vocab_size=1000,
+    max_position_embeddings=2**15,
+)
+
+
+@lru_cache
+def model(ours: bool) -> Any:
+    """Return a model of random weights, or a copy of it that attends through this package."""
+    if ours:
+        return models.attach(deepcopy(model(ours=False)))
+    torch.manual_seed(0)
+    return LlamaForCausalLM(CONFIG).eval()
+
+
+def gate(kv_heads: int) -> kv.GateWeights:
+    """Return random weights of a FastKVzip gate with 4 queries a key head."""
+    group, dim, hidden = 4, 16, CONFIG.hidden_size
+    return kv.GateWeights(
+        normal(0, kv_heads, group, dim, hidden) / 32,
+        normal(1, kv_heads, group, dim),
+        torch.ones(dim),
+        normal(2, kv_heads, dim, hidden) / 32,
+        torch.ones(dim),
+        normal(3, kv_heads, 16, dim),
+        normal(4, kv_heads, group),
+    )
 
 
 def prompt(tokens: int) -> Inputs:
@@ -31,7 +65,7 @@ def prompt(tokens: int) -> Inputs:
 
 def read(ids: Tensor, name: str, refinement: Any, **how: Any) -> models.EvictionCache:
     """Return the cache of a prompt after eviction by a scorer and a refinement."""
-    ours = model(torch.float32, True)
+    ours = model(ours=True)
     settings: dict[str, Any] = dict(shift=True) if name == "knorm" else {}
     if name == "fastkvzip":
         settings = dict(weights=[gate(KV_HEADS)] * CONFIG.num_hidden_layers)
@@ -58,10 +92,10 @@ def answer(ids: Tensor, name: str, refinement: Any) -> None:
 def generated(ids: Tensor, cache: models.EvictionCache, count: int) -> None:
     """Decode so many tokens; the first step reads the last token of the prompt again."""
     how: dict[str, Any] = dict(do_sample=False, max_new_tokens=count, min_new_tokens=count)
-    model(torch.float32, True).generate(ids, past_key_values=cache, **how)
+    model(ours=True).generate(ids, past_key_values=cache, **how)
 
 
-ROWS = [
+CASES = [
     *(
         Case("time to first token", f"fastkvzip, {tokens} tokens, {RATIO:.0%} removed",
             partial(prompt, tokens), partial(first_token, refinement=kv.HubSettings()),
@@ -76,5 +110,3 @@ ROWS = [
         for tokens in LENGTHS
     ),
 ]  # fmt: skip
-
-test_timing = timing_test(ROWS)

@@ -253,7 +253,7 @@ def measured(clock: Clock, one: Operation, bandwidth: float) -> Named:
             row[f"{name}_ratio"] = row[name]["us"] / row["kernel"]["us"]
     if "us" in row.get("graph", {}) and "us" in row.get("fp16", {}).get("graph", {}):
         row["fp16_graph_ratio"] = row["fp16"]["graph"]["us"] / row["graph"]["us"]
-    return row | expected(one)
+    return row
 
 
 def about_row(one: Operation, **rest: object) -> Named:
@@ -306,17 +306,6 @@ def fastest(sides: dict[str, Named]) -> Named:
         return dict(fastest=None, sides=sides)
     name = min(there, key=there.__getitem__)
     return dict(fastest=name, us=there[name], sides=sides)
-
-
-def expected(one: Operation) -> Named:
-    """Return the goal and the paper's figure of an operation, in microseconds."""
-    from optimized.bench.instruction_budgets import GATES
-
-    gate = next((gate for gate in GATES if (gate.name, gate.shape) == (one.name, one.shape)), None)
-    if gate is None:
-        return {}
-    goal, paper = (float(text) if text else None for text in (gate.goal, gate.paper))
-    return dict(goal_us=goal, paper_us=paper)
 
 
 def outputs(device: torch.device, only: str = "") -> dict[str, list[Tensor]]:
@@ -490,9 +479,6 @@ def line(row: Named) -> str:
     if "of_copy" in rated:
         rate = f"{rated['bytes_per_s'] / 1e9:.0f} GB/s"
         cells.append(f"{rate}, {rated['of_copy']:.0%} of a copy")
-    for name in ("goal", "paper"):
-        if row.get(f"{name}_us"):
-            cells.append(f"{name} {row[f'{name}_us']:g} µs")
     return "; ".join(cells)
 
 

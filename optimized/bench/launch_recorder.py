@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from inspect import signature
-from math import prod
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -20,20 +19,6 @@ class Launch(NamedTuple):
     grid: tuple[int, ...]
     arguments: dict[str, Any]  # constants included
     options: dict[str, int]  # such as num_warps
-
-    @property
-    def programs(self) -> int:
-        """The number of programs."""
-        return prod(self.grid)
-
-    @property
-    def warps(self) -> int:
-        """The number of warps of a program."""
-        return self.options.get("num_warps", 4)
-
-    def lanes(self, instructions: float) -> float:
-        """Return the lane-instructions of the grid, given the instructions of a warp."""
-        return instructions * 32 * self.warps * self.programs
 
 
 @contextmanager

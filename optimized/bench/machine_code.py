@@ -1,13 +1,11 @@
-"""Kernels compiled without a GPU, and the instructions of their machine code.
+"""Kernels compiled without a GPU, and the resources that their machine code needs.
 
-The compiler, the assembler and the disassembler come with Triton.
+The compiler, the assembler and the tool that reads resources come with Triton.
 """
 
 import re
 import subprocess
 import tempfile
-from collections import defaultdict
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +19,7 @@ from triton.compiler import ASTSource
 from optimized.bench.launch_recorder import Launch
 
 Target = int | str
-TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 SHARED = {80: 166912, 90: 232448, 100: 232448, "gfx942": 65536}
 """Bytes of shared memory that a program may have."""
 
@@ -36,7 +34,6 @@ DTYPES = {
     torch.int32: "i32",
     torch.int64: "i64",
 }
-WARP = 32
 
 
 class Source(NamedTuple):
@@ -51,26 +48,11 @@ class Source(NamedTuple):
 
 
 class Code(NamedTuple):
-    """The machine code of a kernel, and its resources."""
+    """The resources of a compiled kernel."""
 
     registers: int
-    spills: int
-    shared: int
-    instructions: tuple[str, ...]  # opcodes of one warp, none on AMD
-    loops: tuple[tuple[int, int], ...]  # ranges of instructions, in order
-
-    def counted(self, trips: tuple[float, ...]) -> dict[str, float]:
-        """Return how often a warp runs each opcode, if it runs every branch once.
-
-        `trips` are the average iterations of each loop; a loop without a number runs once.
-        """
-        weights = [1.0] * len(self.instructions)
-        for (start, stop), trip in zip(self.loops, trips, strict=False):
-            weights[start:stop] = [weight * trip for weight in weights[start:stop]]
-        counts = defaultdict[str, float](float)
-        for opcode, weight in zip(self.instructions, weights, strict=True):
-            counts[opcode] += weight
-        return counts
+    spilled: int  # bytes of a thread's stack on NVIDIA, number of registers on AMD
+    shared: int  # bytes
 
 
 def source(launch: Launch) -> Source:
@@ -114,7 +96,6 @@ def kind(value: Any) -> str:
     return "fp32"
 
 
-@cache
 def compiled(wanted: Source, target: Target) -> Code:
     """Compile a kernel for an NVIDIA architecture by number, or an AMD one by name.
 
@@ -138,39 +119,27 @@ def compiled(wanted: Source, target: Target) -> Code:
     shared = int(made.metadata.shared)
     if isinstance(target, str):
         text = made.asm["amdgcn"]
-        vectors = re.search(r"\.vgpr_count:\s+(\d+)", text)
         spilled = re.findall(r"\.[sv]gpr_spill_count:\s+(\d+)", text)
-        return Code(int(vectors[1]) if vectors else 0, sum(map(int, spilled)), shared, (), ())
-    usage = tool("cuobjdump", "--dump-resource-usage", made.asm["cubin"])
-    registers = re.search(r"REG:(\d+)", usage)
-    instructions, loops = parse_disassembly(tool("nvdisasm", "-c", made.asm["cubin"]))
-    spills = sum(opcode.startswith(("STL", "LDL")) for opcode in instructions)
-    return Code(int(registers[1]) if registers else 0, spills, shared, instructions, loops)
+        return Code(number_in(r"\.vgpr_count:\s+(\d+)", text), sum(map(int, spilled)), shared)
+    text = resource_usage(made.asm["cubin"])
+    return Code(number_in(r"REG:(\d+)", text), number_in(r"STACK:(\d+)", text), shared)
 
 
-def tool(name: str, option: str, binary: bytes) -> str:
-    """Return the output of one of NVIDIA's tools for a binary."""
+def resource_usage(binary: bytes) -> str:
+    """Return the report of NVIDIA's tool on the resources of a binary."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(binary)
         file.flush()
-        command = [str(TOOLS / name), option, file.name]
+        command = [str(CUOBJDUMP), "--dump-resource-usage", file.name]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def parse_disassembly(text: str) -> tuple[tuple[str, ...], tuple[tuple[int, int], ...]]:
-    """Return the opcodes of disassembled code, and its loops in order."""
-    labels: dict[str, int] = {}
-    opcodes: list[str] = []
-    jumps: list[tuple[int, str]] = []
-    for line in text.splitlines():
-        if label := re.match(r"\s*(\.L_\w+):", line):
-            labels[label[1]] = len(opcodes)
-        elif found := re.match(r"\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?(\S+?)[\s;](.*)", line):
-            if found[1] == "NOP":
-                continue
-            opcodes.append(found[1])
-            if found[1].startswith("BRA") and (place := re.search(r"`\((\.L_\w+)\)", found[2])):
-                jumps.append((len(opcodes), place[1]))
-    # the jump onto itself after a kernel's last exit is no loop
-    loops = {(labels[label], stop) for stop, label in jumps if labels.get(label, stop) < stop - 1}
-    return tuple(opcodes), tuple(sorted(loops))
+def number_in(pattern: str, text: str) -> int:
+    """Return the number that a pattern finds in a report.
+
+    Raises:
+        ValueError: the report has no such number.
+    """
+    if found := re.search(pattern, text):
+        return int(found[1])
+    raise ValueError(f"no {pattern} in {text!r}")

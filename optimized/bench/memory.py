@@ -18,7 +18,7 @@ from torch.profiler import ProfilerActivity, profile
 from transformers import DynamicCache
 
 from optimized import models
-from optimized.bench.bench_attention import CONFIG, KV_HEADS, WIDTH, model
+from optimized.bench.bench_models import CONFIG, KV_HEADS, WIDTH, model
 
 SYSTEMS = ("snapkv+hubkv@head", "snapkv+hubkv@model", "snapkv+graphkv", "hex-4", "hex-3", "kcvt-4")
 RATIO, STEPS = 0.75, 20
@@ -39,7 +39,7 @@ def plain(ids: torch.Tensor) -> DynamicCache:
     """Return the `transformers` cache of a prompt without its last token."""
     cache = DynamicCache(config=CONFIG)
     with torch.no_grad():
-        model(torch.float32, False)(input_ids=ids[:, :-1], past_key_values=cache, logits_to_keep=1)
+        model(ours=False)(input_ids=ids[:, :-1], past_key_values=cache, logits_to_keep=1)
     return cache
 
 
@@ -55,7 +55,7 @@ def measured(tokens: int) -> Iterator[str]:
     """Yield a line of the table for the full cache and for each system."""
     drawn = torch.Generator().manual_seed(0)
     ids = torch.randint(1, CONFIG.vocab_size, (1, tokens), generator=drawn)
-    attached, stock = model(torch.float32, True), model(torch.float32, False)
+    attached, stock = model(ours=True), model(ours=False)
     whole = 2 * CONFIG.num_hidden_layers * KV_HEADS * tokens * WIDTH * stock.dtype.itemsize
     full, highest = most_alive(partial(plain, ids))
     yield f"full cache: {highest / whole:.2f} of its own bytes at the peak of the prompt"

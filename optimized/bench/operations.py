@@ -1,7 +1,7 @@
-"""The operations that are timed on a GPU, in their order, at the shapes that goals are set for.
+"""The operations of the kernels at the shapes of use: timed on a GPU, and compiled without one.
 
-An operation of `resource_budgets` has the same name and shape there. Small shapes run the same
-calls in Triton's interpreter.
+Small shapes run the same calls in Triton's interpreter. On the device `meta` tensors have no
+values: a call only launches, and a launch recorder notes what it would compile.
 """
 
 import importlib
@@ -21,9 +21,13 @@ from triton.runtime.jit import JITFunction
 
 import optimized as kv
 from optimized import kernels, vector
-from optimized.hex_packed_layout import PackedCache
+from optimized.bench.launch_recorder import Launch, launched
+from optimized.hex_packed_layout import TILE, PackedCache, Run
+from optimized.kernels.evict import gathered, kept_per_block
 from optimized.kernels.hex import attention as launcher
 from optimized.kernels.hex.attention import PROGRAMS, attended
+from optimized.kernels.hex.compress import coded_span, restored
+from reference import HexCache
 
 Named = dict[str, Any]
 Rivals = Mapping[str, Callable[..., object]]
@@ -54,6 +58,8 @@ class Operation(NamedTuple):
     """Attention in half precision, by name; the fastest counts."""
     options: Named = MappingProxyType({})  # pyright: ignore[reportAssignmentType]
     """Launch options for `override_launch_options`, in place of the launcher's own."""
+    launch: Callable[[], object] | None = None
+    """The kernel's call on tensors without values, if the inputs depend on values."""
 
     @property
     def title(self) -> str:
@@ -61,27 +67,58 @@ class Operation(NamedTuple):
         options = (f", {name} {value}" for name, value in self.options.items())
         return f"{self.name} {self.shape}{''.join(options)}"
 
+    @property
+    def launches(self) -> list[Launch]:
+        """The launches of the kernel's call."""
+        if self.launch is not None:
+            return launched(self.launch)
+        assert self.kernel is not None
+        return launched(partial(self.kernel, **self.inputs(META).kernel))
+
+
+META = torch.device("meta")
+
+
+def empty(*shape: int, dtype: torch.dtype = torch.float16) -> Tensor:
+    """Return a tensor without values."""
+    return torch.empty(shape, dtype=dtype, device=META)
+
 
 def normal(device: torch.device, *shape: int, dtype: torch.dtype = torch.float16) -> Tensor:
-    """Return a tensor of standard normal numbers."""
+    """Return a tensor of standard normal numbers, or one without values."""
+    if device == META:
+        return empty(*shape, dtype=dtype)
     numbers = torch.randn(shape, generator=torch.Generator(device).manual_seed(0), device=device)
     return numbers.to(dtype)
 
 
-def uniform(device: torch.device, *shape: int) -> Tensor:
-    """Return a tensor of uniform numbers in [0, 1)."""
-    return torch.rand(shape, generator=torch.Generator(device).manual_seed(0), device=device)
+def uniform(device: torch.device, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return a tensor of uniform numbers in [0, 1), or one without values."""
+    if device == META:
+        return empty(*shape, dtype=dtype)
+    numbers = torch.rand(shape, generator=torch.Generator(device).manual_seed(0), device=device)
+    return numbers.to(dtype)
+
+
+def name_of(dtype: torch.dtype) -> str:
+    """Return the name of a dtype in a shape."""
+    return str(dtype).removeprefix("torch.")
 
 
 def cache(
-    device: torch.device, rows: int, heads: tuple[int, int], tokens: int, width: int
+    device: torch.device,
+    rows: int,
+    heads: tuple[int, int],
+    tokens: int,
+    width: int,
+    dtype: torch.dtype = torch.float16,
 ) -> Named:
     """Return queries of one token, and keys and values of all."""
     asked, held = heads
     return dict(
-        queries=normal(device, rows, asked, 1, width),
-        keys=normal(device, rows, held, tokens, width),
-        values=normal(device, rows, held, tokens, width),
+        queries=normal(device, rows, asked, 1, width, dtype=dtype),
+        keys=normal(device, rows, held, tokens, width, dtype=dtype),
+        values=normal(device, rows, held, tokens, width, dtype=dtype),
     )
 
 
@@ -138,27 +175,66 @@ def attention(rows: int, tokens: int, small: bool) -> Operation:
 
 
 def compressed(
-    rows: int, tokens: int, preset: str, small: bool, options: Named | None = None
+    rows: int,
+    tokens: int,
+    preset: str,
+    small: bool = False,
+    options: Named | None = None,
+    *,
+    width: int = 128,
+    mass: bool = False,
 ) -> Operation:
-    """Return the operation of decode attention over a HEX cache."""
-    heads, width = ((4, 2), 64) if small else ((32, 8), 128)
+    """Return the operation of decode attention over a HEX cache; `mass` adds that of all tokens."""
+    heads, width = ((4, 2), 64) if small else ((32, 8), width)
+    config = kv.hex_preset(preset)
 
     def inputs(device: torch.device) -> Inputs:
         made = cache(device, rows, heads, tokens, width)
         prompt = made | dict(queries=normal(device, rows, heads[0], tokens, width))
-        held = kv.hex_prefill(**prompt, config=kv.hex_preset(preset))
+        held = kv.hex_prefill(**prompt, config=config)
         asked = made["queries"]
         packed = PackedCache.of(held)
         return Inputs(dict(queries=asked, cache=packed), dict(queries=asked, cache=held), made)
 
-    shape = f"[{rows}, {heads[0]}, 1, {width}] float16, {tokens} tokens, {preset}"
+    def launch() -> object:
+        packed = packed_cache(config, rows, heads[1], tokens, width)
+        return attended(empty(rows, heads[0], 1, width), packed, mass=mass)
+
+    kind = f"{preset.partition('-')[0]}-{config.bits}{', mass' * mass}"
+    shape = f"[{rows}, {heads[0]}, 1, {width}] float16, {tokens} tokens, {kind}"
     step = "sweep" if options else "decode"
-    sides = (attended, None if options else vector.hex_attention)
+    sides = (partial(attended, mass=mass), None if options else vector.hex_attention)
     rivals = NONE if options else DECODES
-    return Operation(step, "hex_attention", shape, inputs, *sides, rivals, options or {})
+    return Operation(step, "hex_attention", shape, inputs, *sides, rivals, options or {}, launch)
 
 
-def packing(name: str, tokens: int, bits: int, small: bool) -> Operation:
+def packed_cache(
+    config: kv.HexConfig, rows: int, heads: int, tokens: int, width: int
+) -> PackedCache:
+    """Return the cache of a prompt of whole tiles and a residual, without values.
+
+    As many entries are kept as the configuration says.
+    """
+    tiles = tokens // TILE
+    span = tiles * TILE
+    words = empty(1, rows, heads, tiles, TILE * width * config.bits // 32, dtype=torch.int32)
+    steps, value_steps = empty(1, rows, heads, width), empty(1, rows, span)
+    static = int(config.density * heads * width) * span
+    whole = int(config.heavy * span) + config.recent * bool(config.heavy)
+    kept = empty(rows * (static + whole * (heads * width - static // span)))
+    run = Run(
+        config.bits, span, words, steps, steps, words.clone(), value_steps, value_steps.clone(),
+        kept, kept.clone(), (kept.numel(),), empty(1, rows, span, dtype=torch.bool),
+        empty(1, rows, heads, tiles, dtype=torch.int64),
+    )  # fmt: skip
+    exact, none = empty(rows, heads, tokens - span, width), empty(rows, heads, 0, width)
+    mass = empty(rows, tokens - span, dtype=torch.float32)
+    settings = config._replace(tile=True)
+    cache = HexCache(settings, (), exact, exact.clone(), mass, mass[:, :0], none, none)
+    return PackedCache((run,), cache)
+
+
+def packing(name: str, tokens: int, bits: int, small: bool = False) -> Operation:
     """Return the operation of `hex_compress` or `hex_reconstruct` on a span."""
     heads, width = (2, 64) if small else (8, 128)
     density = kv.hex_preset("HEX-4").density
@@ -175,35 +251,58 @@ def packing(name: str, tokens: int, bits: int, small: bool) -> Operation:
         stored = dict(block=block, expander=mask)
         return Inputs(stored, stored)
 
+    def launch() -> object:
+        keys, dynamic = empty(heads, tokens, width), empty(tokens, dtype=torch.bool)
+        masks = empty(tokens, heads * width, dtype=torch.bool), dynamic
+        span = coded_span(keys, empty(*keys.shape), *masks, bits, "token", None)
+        if name == "hex_compress":
+            return span
+        return restored(span, dynamic, bits, torch.float16)
+
     shape = f"[{heads}, {tokens}, {width}] float16, {bits} bits"
-    return Operation("pack", name, shape, inputs, getattr(kernels, name), getattr(vector, name))
+    sides = getattr(kernels, name), getattr(vector, name)
+    return Operation("pack", name, shape, inputs, *sides, launch=launch)
 
 
-def chosen(body: Any, scores: Tensor, protected: Tensor) -> Tensor:
+def chosen(body: Any, scores: Tensor, protected: Tensor | None = None) -> Tensor:
     """Return the entries of the whole model that are kept by refined scores."""
     refined = body.hubkv_refine(scores, RATIO, protected)
     return body.retain(refined, protected, ratio=RATIO, scope="model")
 
 
-def selection(*shape: int) -> Operation:
+def selection(*shape: int, dtype: torch.dtype = torch.bfloat16, shielded: bool = True) -> Operation:
     """Return the operation that the HubKV paper times: refinement, then selection."""
+    kernel, eager = partial(chosen, kernels), partial(chosen, vector)
+    return on_scores("hubkv_refine + retain", shape, kernel, eager, dtype, shielded)
+
+
+def on_scores(
+    name: str,
+    shape: tuple[int, ...],
+    kernel: Callable[..., object],
+    eager: Callable[..., object],
+    dtype: torch.dtype = torch.bfloat16,
+    shielded: bool = False,
+) -> Operation:
+    """Return an operation on scores; with `shielded`, all rows share a protected mask."""
 
     def inputs(device: torch.device) -> Inputs:
-        scores = uniform(device, *shape).to(torch.bfloat16)
-        protected = kv.protected_mask(shape[-1]).to(device).expand(shape)
-        return Inputs(*[dict(scores=scores, protected=protected)] * 2)
+        given = dict(scores=uniform(device, *shape, dtype=dtype))
+        if shielded:
+            given["protected"] = kv.protected_mask(shape[-1]).to(device).expand(shape)
+        return Inputs(given, given)
 
-    sides = partial(chosen, kernels), partial(chosen, vector)
-    return Operation("select", "hubkv_refine + retain", f"{list(shape)} bfloat16", inputs, *sides)
+    text = f"{list(shape)} {name_of(dtype)}{', unprotected' * (not shielded)}"
+    return Operation("select", name, text, inputs, kernel, eager)
 
 
-def graph(tokens: int, small: bool) -> Operation:
+def graph(tokens: int, small: bool = False) -> Operation:
     """Return the operation of GraphKV's decay over one layer."""
     heads, width, keep, count = (2, 16, 16, 4) if small else (8, 128, 512, 8)
     rest = dict(keep=keep, count=count, adaptive=False)
 
     def inputs(device: torch.device) -> Inputs:
-        scores = uniform(device, heads, tokens).to(torch.bfloat16)
+        scores = uniform(device, heads, tokens, dtype=torch.bfloat16)
         keys = normal(device, heads, tokens, width, dtype=torch.bfloat16)
         return Inputs(*[dict(scores=scores, keys=keys)] * 2)
 
@@ -213,46 +312,66 @@ def graph(tokens: int, small: bool) -> Operation:
 
 
 def mass(
-    name: str, what: str, count: int, tokens: int, small: bool, known: bool = False, **rest: Any
+    name: str,
+    what: str,
+    count: int,
+    tokens: int,
+    small: bool = False,
+    known: bool = False,
+    *,
+    dtype: torch.dtype = torch.bfloat16,
+    padded: bool = False,
+    before: int = 0,
+    **rest: Any,
 ) -> Operation:
     """Return the operation of attention mass in a layer; rivals attend with the same queries.
 
-    With `known`, a log-sum-exp is given; its values do not affect the time.
+    With `known`, a log-sum-exp is given; its values do not affect the time. With `before`, the mass
+    of so many tokens is given.
     """
     asked, held, width = (4, 2, 16) if small else (32, 8, 128)
 
     def inputs(device: torch.device) -> Inputs:
-        made = cache(device, 1, (asked, held), tokens, width)
-        made["queries"] = normal(device, 1, asked, count, width)
-        made = {name: x.to(torch.bfloat16) for name, x in made.items()}
+        made = cache(device, 1, (asked, held), tokens, width, dtype)
+        made["queries"] = normal(device, 1, asked, count, width, dtype=dtype)
         scored = {name: made[name] for name in ("queries", "keys")}
         if known:
             scored["log_sum_exp"] = normal(device, 1, asked, count, dtype=torch.float32)
+        if padded:
+            scored["valid"] = torch.ones(1, tokens, dtype=torch.bool, device=device)
+        if before:
+            scored["mass"] = uniform(device, 1, held, before)
         return Inputs(scored, scored, made)
 
     sides = partial(getattr(kernels, name), **rest), partial(getattr(vector, name), **rest)
-    shape = f"{what}, {count} x {tokens} bfloat16{', log-sum-exp' * known}"
+    options = f"{', padded' * padded}{', log-sum-exp' * known}"
+    shape = f"{what}, {count} x {tokens} {name_of(dtype)}{options}"
     rivals = PROMPTS if count == tokens else NONE
     return Operation("mass", name, shape, inputs, *sides, rivals)
 
 
-def eviction(tokens: int, small: bool) -> Operation:
+def eviction(tokens: int, small: bool = False) -> Operation:
     """Return the operation of evicting half of a layer's entries."""
     heads, width = (2, 16) if small else (8, 128)
 
     def inputs(device: torch.device) -> Inputs:
-        made = cache(device, 1, (heads, heads), tokens, width)
+        made = cache(device, 1, (heads, heads), tokens, width, torch.bfloat16)
         del made["queries"]
-        made = {name: x.to(torch.bfloat16) for name, x in made.items()}
         scores = uniform(device, 1, heads, tokens)
         made["kept"] = vector.retain(scores, ratio=0.5, scope="layer")
         return Inputs(made, made)
 
+    def launch() -> object:
+        keys = empty(1, heads, tokens, width, dtype=torch.bfloat16)
+        kept = empty(1, heads, tokens, dtype=torch.bool)
+        counts = kept_per_block(kept)
+        return gathered(keys, torch.empty_like(keys), kept, counts, heads * tokens // 2)
+
     shape = f"[1, {heads}, {tokens}, {width}] bfloat16, 50% left"
-    return Operation("evict", "evict", shape, inputs, kernels.evict, vector.evict)
+    return Operation("evict", "evict", shape, inputs, kernels.evict, vector.evict, launch=launch)
 
 
-def ragged(tokens: int, small: bool) -> Operation:
+def ragged(tokens: int, small: bool = False) -> Operation:
     """Return the operation of a decoding step over heads of different lengths.
 
     Half of `2 * tokens` entries are kept.
@@ -260,8 +379,7 @@ def ragged(tokens: int, small: bool) -> Operation:
     asked, heads, width = (4, 2, 16) if small else (32, 8, 128)
 
     def inputs(device: torch.device) -> Inputs:
-        made = cache(device, 1, (asked, heads), 2 * tokens, width)
-        made = {name: x.to(torch.bfloat16) for name, x in made.items()}
+        made = cache(device, 1, (asked, heads), 2 * tokens, width, torch.bfloat16)
         # scores differ in scale, so that heads keep different numbers of entries
         scores = uniform(device, 1, heads, 2 * tokens)
         scores *= torch.arange(1, heads + 1, device=device)[:, None]
@@ -275,13 +393,20 @@ def ragged(tokens: int, small: bool) -> Operation:
         )  # fmt: skip
         return Inputs(step, step, half)
 
+    def launch() -> object:
+        keys = empty(heads * tokens, width, dtype=torch.bfloat16)
+        places = (empty(count, dtype=torch.int64) for count in (heads * tokens, heads + 1))
+        held = kv.RaggedCache(keys, torch.empty_like(keys), *places)
+        step = cache(META, 1, (asked, heads), 1, width, torch.bfloat16)
+        return kernels.ragged_attention(step["queries"], held, step["keys"], step["values"])
+
     shape = f"a decoding step, {tokens} entries a head, bfloat16"
     sides = kernels.ragged_attention, vector.ragged_attention
-    return Operation("evict", "ragged_attention", shape, inputs, *sides, DECODES)
+    return Operation("evict", "ragged_attention", shape, inputs, *sides, DECODES, launch=launch)
 
 
 def operations(small: bool) -> list[Operation]:
-    """Return all operations in order, with small shapes for the interpreter if `small`."""
+    """Return the timed operations in order, with small shapes for the interpreter if `small`."""
     presets = ["KCVT-4", "HEX-4", "KCVT-3", "HEX-3"]
     choices = [dict(num_warps=warps, num_stages=stages) for warps in (1, 2, 4) for stages in (2, 3)]
     choices += [dict(PROGRAMS=PROGRAMS // 4 * factor) for factor in (1, 2, 8)]
@@ -304,24 +429,47 @@ def operations(small: bool) -> list[Operation]:
     return [
         *(attention(rows, tokens, small) for tokens in sizes for rows in (1, 8, 32)),
         *(
-            compressed(rows, tokens, preset, small)
+            compressed(rows, tokens, preset)
             for preset in presets
             for rows, tokens in ((8, 32735), (1, 8255), (1, 32735), (32, 8255))
         ),
         *sweeps,
-        *(packing(name, 32640, bits, small) for bits in (3, 4) for name in PACKS),
+        *(packing(name, 32640, bits) for bits in (3, 4) for name in PACKS),
         *(selection(36, 1, 8, tokens) for tokens in (4096, 8192, 16384, 32768)),
         selection(36, 4, 8, 32768),
         selection(36, 1, 8, 2**20),
-        *(graph(tokens, small) for tokens in sizes),
+        *map(graph, sizes),
         *(
-            mass("h2o_mass", "prompt", tokens, tokens, small, known)
+            mass("h2o_mass", "prompt", tokens, tokens, known=known)
             for known in (False, True)
             for tokens in sizes[:2]
         ),
-        *(mass("snapkv", "window", 32, 32768, small, known) for known in (False, True)),
-        eviction(32768, small),
-        ragged(8192, small),
+        *(mass("snapkv", "window", 32, 32768, known=known, window=32) for known in (False, True)),
+        eviction(32768),
+        ragged(8192),
+    ]
+
+
+def compiled_operations() -> list[Operation]:
+    """Return the operations whose kernels are compiled: the timed ones, and other variants."""
+    timed = [one for one in operations(small=False) if one.kernel and not one.options]
+    whole, prompt = (36, 1, 8, 32768), ("prompt", 8192, 8192)
+    return [
+        *timed,
+        compressed(8, 32735, "KCVT-4", width=64),
+        compressed(1, 1048703, "KCVT-4", mass=True),
+        compressed(8, 32735, "HEX-4", mass=True),
+        *(packing("hex_compress", 96, bits) for bits in (3, 4)),
+        on_scores("smd", whole, kernels.smd, vector.smd),
+        selection(*whole, shielded=False),
+        selection(*whole, dtype=torch.float32, shielded=False),
+        on_scores(
+            "ungated_refine", whole, kernels.ungated_refine, vector.ungated_refine, shielded=True
+        ),
+        *(mass("h2o_mass", *prompt, known=known, padded=True) for known in (False, True)),
+        mass("h2o_mass", *prompt, dtype=torch.float32),
+        mass("h2o_mass", "decoding step", 1, 32768, before=32767),
+        *(mass("attention_mass", *prompt, known=known, span=None) for known in (False, True)),
     ]
 
 

@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from optimized.bench.timing_harness import Case, Timing
+
 ROOT = Path(__file__).parents[2]
 MEASURED = ROOT / "docs/measured.json"
 """Where `python -m optimized.bench cuda` stores its measurements."""
@@ -25,21 +27,13 @@ COLUMNS: tuple[str, ...] = (
 )
 
 
-def lines(bench: str, timings: list[dict[str, Any]], device: str, threads: int) -> list[Line]:
-    """Return one line for each row, from pytest-benchmark's records of its two sides."""
-    sides: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
-    for timing in timings:
-        about = timing["extra_info"]
-        sides.setdefault((about["name"], about["shape"]), {})[about["side"]] = timing
-    where = surroundings(device, threads)
-    out = []
-    for (name, shape), side in sides.items():
-        slow, fast = side["slow"]["stats"]["median"], side["fast"]["stats"]["median"]
-        about = side["fast"]["extra_info"]
-        cells = (bench, name, shape, about["against"], milliseconds(slow), milliseconds(fast))
-        cells += (f"{slow / fast:.2f}", milliseconds(about["first"]), about["paper"])
-        out.append(dict(zip(COLUMNS, (*cells, *where), strict=True)))
-    return out
+def line(bench: str, case: Case, timing: Timing, where: Sequence[str]) -> Line:
+    """Return the line of a case in the table."""
+    times = (milliseconds(timing.slow), milliseconds(timing.fast))
+    ratio = f"{timing.slow / timing.fast:.2f}"
+    about = (bench, case.name, case.shape, case.against)
+    cells = (*about, *times, ratio, milliseconds(timing.first), case.paper, *where)
+    return dict(zip(COLUMNS, cells, strict=True))
 
 
 def milliseconds(seconds: float) -> str:
@@ -92,9 +86,7 @@ def commit() -> str:
 def table(found: list[Line]) -> str:
     """Return the lines as a table under hardware and versions, with slow rows repeated below."""
     shown = COLUMNS[:9]
-    rows = [shown, *(tuple(line[column] for column in shown) for line in found)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(shown))]
-    text = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
+    text = [text_table([shown, *(tuple(line[column] for column in shown) for line in found)])]
     about = {column: found[0][column] for column in COLUMNS[9:]} if found else {}
     text.insert(0, ", ".join(f"{column} {value}" for column, value in about.items()))
     if any(line["paper ms"] for line in found):
@@ -103,6 +95,13 @@ def table(found: list[Line]) -> str:
     text.append(f"below 1x: {len(slow)} of {len(found)} rows")
     text += [f"  {line['row']} {line['shape']}: {line['ratio']}" for line in slow]
     return "\n".join(text)
+
+
+def text_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows as a text table with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def write(found: list[Line], file: Path = ROOT / "docs/performance.csv") -> None:

@@ -1,12 +1,13 @@
-"""A row of the benchmarks: a slow and a fast function on the same inputs."""
+"""A case of the CPU benchmarks: a slow and a fast function on the same inputs."""
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
-import pytest
 import torch
 from torch import Tensor
+from torch.utils.benchmark import Timer
 
 import optimized
 import reference
@@ -26,8 +27,16 @@ class Case(NamedTuple):
     paper: str = ""  # milliseconds that a paper reports for the fast side, on its own hardware
 
 
+class Timing(NamedTuple):
+    """The median seconds of both sides, and those of the fast side's first call."""
+
+    slow: float
+    fast: float
+    first: float
+
+
 def compare(name: str, shape: str, inputs: Callable[[], Inputs]) -> Case:
-    """Return the row that compares a public function with that of the reference."""
+    """Return the case that compares a public function with that of the reference."""
     return Case(name, shape, inputs, getattr(optimized, name), getattr(reference, name))
 
 
@@ -36,48 +45,23 @@ def normal(seed: int, *shape: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-def parametrize_sides(rows: list[Case]) -> pytest.MarkDecorator:
-    """Return the mark that runs a test for both sides of each row, one right after the other."""
-    labels = [(row.name, row.shape) for row in rows]
-    assert len(set(labels)) == len(rows), "two rows have the same name and shape"
-    cases = [
-        pytest.param(row, side, id=f"{row.name}-{row.shape}-{side}")
-        for row in rows
-        for side in ("slow", "fast")
-    ]
-    return pytest.mark.parametrize(("row", "side"), cases)
+def time_case(case: Case, device: torch.device) -> Timing:
+    """Time both sides of a case, one right after the other, each for about 2 seconds."""
+    inputs = moved(case.inputs(), device)
+    _, slow = first_and_median(partial(case.slow, **inputs))
+    first, fast = first_and_median(partial(case.fast, **inputs))
+    return Timing(slow, fast, first)
 
 
-def timing_test(rows: list[Case]) -> Callable[..., None]:
-    """Return the test that times one side of a row."""
-
-    @parametrize_sides(rows)
-    def test_timing(benchmark: Any, device: torch.device, row: Case, side: str) -> None:
-        measure(benchmark, device, row, side)
-
-    return test_timing
-
-
-def measure(benchmark: Any, device: torch.device, row: Case, side: str) -> None:
-    """Time one side: the first call, then 3 to 30 rounds, as many as fit into 2 seconds."""
-    inputs = moved(row.inputs(), device)
-    work = row.fast if side == "fast" else row.slow
-
-    def call() -> None:
-        work(**inputs)
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-
+def first_and_median(call: Callable[[], object]) -> tuple[float, float]:
+    """Return the seconds of a first call, and the median of several further ones."""
     start = time.perf_counter()
     call()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     first = time.perf_counter() - start
-    start = time.perf_counter()
-    call()
-    rounds = min(30, max(3, int(2 / (time.perf_counter() - start))))
-    benchmark.extra_info.update(
-        name=row.name, shape=row.shape, against=row.against, paper=row.paper, side=side, first=first
-    )
-    benchmark.pedantic(call, rounds=rounds)
+    timer = Timer("call()", globals=dict(call=call), num_threads=torch.get_num_threads())
+    return first, timer.blocked_autorange(min_run_time=2).median
 
 
 def moved(value: Any, device: torch.device) -> Any:

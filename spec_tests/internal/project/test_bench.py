@@ -11,7 +11,8 @@ import torch
 
 import optimized
 from optimized.bench import report
-from optimized.bench.bench_snapkv import KEEP, TOKENS, layer_inputs, scores, usual_scores
+from optimized.bench.bench_gather import gathered, layer
+from optimized.bench.bench_snapkv import TOKENS, layer_inputs, scores, usual_scores
 from spec_tests.accuracy import assert_optimal
 from spec_tests.index import ROOT
 
@@ -21,7 +22,14 @@ PAGE = ROOT / "docs/performance.md"
 @pytest.mark.parametrize("tokens", TOKENS[:2])
 def test_the_usual_snapkv_ranks_as_ours_but_for_rounding(tokens):
     x = layer_inputs(tokens)
-    assert_optimal(optimized.retain(scores(**x), keep=KEEP), usual_scores(**x))
+    assert_optimal(optimized.retain(scores(**x), keep=512), usual_scores(**x))
+
+
+def test_the_usual_gather_copies_the_same_entries_in_another_order():
+    x = layer(256, 0.5)
+    ours, order = optimized.evict(x["keys"], x["values"], x["kept"]), x["positions"].argsort(-1)
+    for one, other in zip(ours[:2], gathered(**x), strict=True):
+        assert torch.equal(one, other.take_along_dim(order[..., None], -2))
 
 
 @pytest.fixture(scope="module")
@@ -418,14 +426,3 @@ def test_inputs_are_drawn_anew_but_for_masks_and_places():
         for old, new in pairs:
             drawn = new.is_floating_point() or new.dtype in (torch.int32, torch.uint8)
             assert torch.equal(old, new) == (not drawn or not new.numel()), one
-
-
-def test_operations_bear_the_names_and_shapes_that_have_goals():
-    pytest.importorskip("triton")
-    from optimized.bench.instruction_budgets import GATES
-    from optimized.bench.operations import operations
-
-    goals = {(gate.name, gate.shape) for gate in GATES if gate.goal}
-    # padded or not, `attention_mass` is the same kernel
-    goals = {one for one in goals if "padded" not in one[1] and one[0] != "attention_mass"}
-    assert goals <= {(one.name, one.shape) for one in operations(small=False)}

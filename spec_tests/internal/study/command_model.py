@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-transformers = pytest.importorskip("transformers")
-main = pytest.importorskip("optimized.__main__").main
-tiny = pytest.importorskip("optimized.tiny")
-tokens = pytest.importorskip("optimized.tiny.tokens")
-record = pytest.importorskip("optimized.study.record")
+pytest.importorskip("transformers")
 
-from spec_tests.internal.models.random_model import with_random_weights  # noqa: E402
+from transformers import AutoConfig
+
+from optimized.__main__ import main
+from optimized.study import record
+from optimized.tiny import BYTES
+from optimized.tiny.tokens import CorpusTokenizer
+from spec_tests.internal.models.random_model import with_random_weights
 
 TEXT = "".join(
     f"Line {n} says that {n * n} is the square of {n}, and no more.\n" for n in range(99)
@@ -29,7 +31,7 @@ def save_random_model(folder: Path, kind: str = "llama", **more: Any) -> Path:
         kind: the type of the model.
         more: its settings.
     """
-    on = tokens.Tokens(tiny.BYTES)
+    on = CorpusTokenizer(BYTES)
     usual = dict(
         vocab_size=len(on.tokenizer),
         hidden_size=32,
@@ -43,7 +45,7 @@ def save_random_model(folder: Path, kind: str = "llama", **more: Any) -> Path:
         eos_token_id=on.end,
         pad_token_id=on.end,
     )
-    config = transformers.AutoConfig.for_model(kind, **usual | more)
+    config = AutoConfig.for_model(kind, **usual | more)
     with_random_weights(config).save_pretrained(folder)
     on.tokenizer.save_pretrained(folder)
     (folder / "text.txt").write_text(TEXT)

