@@ -185,8 +185,9 @@ def compressed(
     mass: bool = False,
 ) -> Operation:
     """Return the operation of decode attention over a HEX cache; `mass` adds that of all tokens."""
-    heads, width = ((4, 2), 64) if small else ((32, 8), width)
-    config = kv.hex_preset(preset)
+    config, heads = kv.hex_preset(preset), (32, 8)
+    if small:
+        heads, width = (4, 2), 64 if config.bits == 4 else 128
 
     def inputs(device: torch.device) -> Inputs:
         made = cache(device, rows, heads, tokens, width)
