@@ -65,6 +65,14 @@ def pytest_addoption(parser):
         "--impl", action="append", metavar="MODULE", help="implementation to test; repeatable"
     )
     group.addoption(
+        "--command",
+        action="append",
+        dest="impl",
+        type=lambda command: f"spec_tests.program:{command}",
+        metavar="COMMAND",
+        help="program to test, which answers calls on stdin and stdout; repeatable",
+    )
+    group.addoption(
         "--xfails", metavar="FILE", help="expected failures, one `test id  # reason` a line"
     )
     group.addoption("--complete", action="store_true", help="fail if a function is missing")

@@ -36,7 +36,7 @@ EDGES = {
 KINDS = (
     *(
         faults.SIGNATURE,
-        faults.NEVER,
+        *faults.UNANSWERED,
         faults.VALUES,
         faults.KIND,
         faults.LAW,
