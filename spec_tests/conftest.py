@@ -143,7 +143,7 @@ def pytest_configure(config):
         how = device, ours, paper, config.getoption("--call-limit")
         impls = [Implementation(name, *how) for name in names]
     except (ImportError, AttributeError) as error:
-        raise pytest.UsageError(f"--impl: {error}") from error
+        raise pytest.UsageError(f"--impl or --command: {error}") from error
     if idle := [impl for impl in impls if not impl.offered]:
         raise pytest.UsageError(f"--impl: {'; '.join(map(offers_nothing, idle))}")
     config.stash[IMPLEMENTATIONS] = impls

@@ -227,6 +227,8 @@ class Implementation:
         def call(*args: Any, **kwargs: Any) -> Any:
             given = (args, kwargs) if here else carry((args, kwargs), self.device)
             given = handed(given, self.own) if self.own else given
+            if isinstance(self.module, Program):
+                self.module.restart_if_ended()
             with nullcontext() if self.ours else self.limit.on(name):
                 found = function(*given[0], **given[1])
             result = taken(found, hint, self.own)

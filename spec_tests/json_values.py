@@ -45,7 +45,7 @@ def read(value: Any) -> Any:
     if "base64" in value:
         return read_bytes(value["base64"], value["shape"], DTYPES[value["of"]])
     if "shape" in value:
-        return torch.zeros(value["shape"], dtype=(DTYPES | SHORT)[value["of"]])
+        return read_empty(value["shape"], (DTYPES | SHORT)[value["of"]])
     if "tuple" in value:
         return tuple(read(part) for part in value["tuple"])
     if len(value) == 1:
@@ -58,32 +58,55 @@ def read(value: Any) -> Any:
 
 
 def read_list(value: Any, dtype: torch.dtype | None = None) -> Tensor:
-    """Return nested lists as a tensor, of the dtype that their elements say unless one is given."""
-    leaves = [float(leaf) if leaf in WORDS else leaf for leaf in flatten(value)]
+    """Return nested lists as a tensor, of the dtype that their elements say unless one is given.
+
+    Raises:
+        ValueError: lists of one level have different lengths, or an element is not of the dtype.
+    """
+    numbers = without_words(value)
+    kinds = {type(leaf) for leaf in leaves(numbers)}
     if dtype is None:
-        kinds = {type(leaf) for leaf in leaves}
         dtype = torch.float64 if float in kinds else torch.bool if bool in kinds else torch.int64
-    return torch.tensor(leaves, dtype=dtype).reshape(shape(value))
+    fitting = {float, int} if dtype.is_floating_point else {bool if dtype == torch.bool else int}
+    if not kinds <= fitting:
+        raise ValueError(f"elements must be of {NAMES[dtype]}, got {value!r}")
+    found = torch.tensor(numbers, dtype=torch.int64 if fitting == {int} else dtype)
+    if fitting == {int} and not torch.equal(found, found.to(dtype).long()):
+        raise ValueError(f"elements must be in the range of {NAMES[dtype]}, got {value!r}")
+    return found.to(dtype)
+
+
+def read_empty(lengths: list[int], dtype: torch.dtype) -> Tensor:
+    """Return a tensor without elements.
+
+    Raises:
+        ValueError: it would have some.
+    """
+    if 0 not in lengths:
+        raise ValueError(f"shape must have a 0 where no elements are given, got {lengths}")
+    return torch.zeros(lengths, dtype=dtype)
 
 
 def read_bytes(text: str, lengths: list[int], dtype: torch.dtype) -> Tensor:
     """Return the tensor of the little-endian elements in a base64 text."""
     raw = bytearray(base64.b64decode(text, validate=True))
-    if not raw:
-        return torch.zeros(lengths, dtype=dtype)
-    return torch.frombuffer(raw, dtype=dtype).reshape(lengths)
+    return (
+        torch.frombuffer(raw, dtype=dtype).reshape(lengths) if raw else read_empty(lengths, dtype)
+    )
 
 
-def flatten(value: Any) -> list[Any]:
-    """Return the leaves of nested lists."""
+def without_words(value: Any) -> Any:
+    """Return nested lists with "inf", "-inf" and "nan" as numbers."""
+    if isinstance(value, list):
+        return [without_words(part) for part in value]
+    return float(value) if value in WORDS else value
+
+
+def leaves(value: Any) -> list[Any]:
+    """Return the elements of nested lists."""
     if not isinstance(value, list):
         return [value]
-    return [leaf for part in value for leaf in flatten(part)]
-
-
-def shape(value: Any) -> list[int]:
-    """Return the lengths of nested lists."""
-    return [len(value), *shape(value[0])] if isinstance(value, list) else []
+    return [leaf for part in value for leaf in leaves(part)]
 
 
 def written(value: Any, exact: bool) -> Any:
@@ -120,13 +143,13 @@ def written_tensor(tensor: Tensor, exact: bool) -> Any:
         return {"base64": text, "shape": [*tensor.shape], "of": name}
     if not tensor.numel():
         return {"shape": [*tensor.shape], "of": name}
-    return {name: without_words(plain.tolist())}
+    return {name: with_words(plain.tolist())}
 
 
-def without_words(value: Any) -> Any:
-    """Return nested lists with what JSON has no number for as words."""
+def with_words(value: Any) -> Any:
+    """Return nested lists with words for what JSON has no number for."""
     if isinstance(value, list):
-        return [without_words(part) for part in value]
+        return [with_words(part) for part in value]
     finite = not isinstance(value, float) or abs(value) < torch.inf
     return value if finite else str(value)
 

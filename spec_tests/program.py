@@ -56,7 +56,7 @@ class NotSupported(pytest.skip.Exception):
 class Program:
     """A program under test: its functions are attributes, as those of a module are.
 
-    It is started at the first use, and again after it ended, or after a call that was interrupted.
+    It is stopped after an interrupted call or a wrong answer; `restart_if_ended` starts it again.
 
     Args:
         command: the command line, split as a shell splits it; there is no shell.
@@ -94,6 +94,11 @@ class Program:
             raise ImportError(f"{self.command!r} offers nothing: {error}") from error
         self.functions, self.dtypes, self.exact = read_offer(self.command, offer)
 
+    def restart_if_ended(self) -> None:
+        """Start the process again if it has ended, outside the time limit of a call."""
+        if self.process.poll() is not None:
+            self.start()
+
     def stop(self) -> None:
         """Kill the process, and close its pipes."""
         self.process.kill()
@@ -130,8 +135,6 @@ class Program:
             given = {key: self.argument(name, key, value) for key, value in inputs.items()}
         except NotExpressible as error:
             raise TypeError(str(error)) from error
-        if self.process.poll() is not None:
-            self.start()
         self.calls += 1
         request = {"id": self.calls, "function": name, "inputs": given}
         try:
@@ -173,12 +176,13 @@ class Program:
         return line
 
     def last_words(self) -> str:
-        """Return how the process ended, and the last line that it wrote to stderr."""
+        """Return how the process ended, and the last line of stderr, of those that say error."""
         status = self.process.wait()
         self.errors.seek(0)
         said = self.errors.read().decode(errors="replace").strip().splitlines()
         how = f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
-        return f"{how}: {said[-1][:SHOWN]}" if said else how
+        named = [line for line in said if "error" in line.lower()] or said
+        return f"{how}: {named[-1][:SHOWN]}" if named else how
 
     def outcome(self, name: str, answer: Any) -> Any:
         """Return the result in an answer, or raise its error."""
@@ -196,7 +200,10 @@ class Program:
         if "result" not in answer:
             raise NoAnswer(f"an answer has a result or an error, got {json.dumps(answer)[:SHOWN]}")
         try:
-            return as_annotated(read(answer["result"]), hints_of(name).get("return"))
+            result = read(answer["result"])
+            if isinstance(result, dict):
+                raise ValueError(f"there is no value {{{next(iter(result), '')!r}: ...}}")
+            return as_annotated(result, hints_of(name).get("return"))
         except Exception as error:
             raise NoAnswer(f"no value: {json.dumps(answer['result'])[:SHOWN]}: {error}") from error
 
