@@ -23,7 +23,7 @@ from torch import Tensor, nn
 import reference
 import spec_tests
 from reference import GateWeights, QueryStatistics
-from spec_tests.test_vectors import read
+from spec_tests.json_values import read
 
 FILE = Path(__file__).parent / "kvpress.json"
 CLOSE = 1e-5

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 NEEDED = ("pytest", "hypothesis", "beartype")
-TAKES_VALUE = {"--xfails", "--device", "--impl", "--hypothesis-profile", "--level"}
+TAKES_VALUE = {"--xfails", "--device", "--impl", "--command", "--hypothesis-profile", "--level"}
 TAKES_VALUE |= {"--report-html", "--report-json", "--examples", "--paper", "--call-limit"}
 TAKES_VALUE |= {"-k", "-m", "-n", "-p", "-c", "-W"}
 

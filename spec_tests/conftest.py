@@ -79,6 +79,14 @@ def pytest_addoption(parser):
         help="module to test, such as yourlib.kv; repeatable",
     )
     group.addoption(
+        "--command",
+        action="append",
+        dest="impl",
+        type=lambda command: f"spec_tests.program:{command}",
+        metavar="COMMAND",
+        help="program to test, which answers calls on stdin and stdout; repeatable",
+    )
+    group.addoption(
         "--xfails", metavar="FILE", help="file of expected failures, one `test id  # reason` a line"
     )
     group.addoption(
@@ -153,7 +161,7 @@ def pytest_configure(config):
         how = device, ours, paper, config.getoption("--call-limit")
         impls = [Implementation(name, *how) for name in names]
     except (ImportError, AttributeError) as error:
-        raise pytest.UsageError(f"--impl: {error}") from error
+        raise pytest.UsageError(f"--impl or --command: {error}") from error
     if idle := [impl for impl in impls if not impl.offered]:
         raise pytest.UsageError(f"--impl: {'; '.join(map(nothing_to_test_message, idle))}")
     config.stash[IMPLEMENTATIONS] = impls

@@ -16,6 +16,7 @@ import torch
 import reference
 from spec_tests.index import are_only_named_in_papers, source_equations
 from spec_tests.limits import SECONDS, Limit
+from spec_tests.program import Program
 from spec_tests.record_conversion import (
     Own,
     from_module_records,
@@ -25,6 +26,7 @@ from spec_tests.record_conversion import (
     to_module_records,
 )
 from spec_tests.report.calls import mapped, record_calls
+from spec_tests.report.literals import snippet
 
 LACKS = "needs a name that the module lacks"
 NEAR = 0.8
@@ -49,10 +51,6 @@ def layers_on(device: str) -> tuple[str, ...]:
     return tuple(name for name in OURS if name not in idle)
 
 
-class DtypeNotSupported(pytest.skip.Exception):
-    """The module is not called: its array library lacks the dtype."""
-
-
 class Implementation:
     """A module under test. A test of a name that it lacks is not collected.
 
@@ -61,7 +59,8 @@ class Implementation:
     third-party modules have a time limit.
 
     Args:
-        name: the module's name, optionally with a colon and the name of an attribute.
+        name: the module's name, optionally with a colon and the name of an attribute. A program
+            is the attribute of `spec_tests.program` that its command names.
         device: the device of its inputs.
         asked: test also the functions that the papers name but do not define (`--ours`).
         paper: `HEX`, `HubKV` or `GraphKV`: test only functions that state an equation of this one.
@@ -81,6 +80,8 @@ class Implementation:
         if attribute:
             self.module = getattr(self.module, attribute)
         self.name, self.device = name, torch.device(device)
+        if isinstance(self.module, Program):
+            self.name = self.module.title
         self.ours = name in OURS
         self.asked, self.paper = asked or self.ours, paper
         self.limit = Limit(seconds)
@@ -191,6 +192,12 @@ class Implementation:
         """Whether kernels run in Triton's interpreter, which takes half a millisecond a program."""
         return self.name == "optimized.kernels" and self.device.type == "cpu"
 
+    def snippet(self, name: str, inputs: dict[str, Any]) -> str:
+        """Return text to paste that makes one call: a program, or a line for a shell."""
+        if isinstance(self.module, Program):
+            return self.module.snippet(name, inputs)
+        return snippet(self.name, self.own, name, inputs)
+
     def __getattr__(self, name: str) -> Any:
         """Return a public function of the module, or its record, else the specification's record.
 
@@ -220,6 +227,8 @@ class Implementation:
         def call(*args: Any, **kwargs: Any) -> Any:
             given = (args, kwargs) if here else move_to_device((args, kwargs), self.device)
             given = to_module_records(given, self.own) if self.own else given
+            if isinstance(self.module, Program):
+                self.module.restart_if_ended()
             with nullcontext() if self.ours else self.limit.on(name):
                 found = function(*given[0], **given[1])
             result = from_module_records(found, hint, self.own)

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spec_tests.implementation import DtypeNotSupported
+from spec_tests.program import NotSupported
 
 DTYPES = {
     **{torch.float64: np.float64, torch.float32: np.float32, torch.float16: np.float16},
@@ -105,8 +105,8 @@ def numpy_dtype(dtype: torch.dtype) -> Any:
     """Return NumPy's counterpart of a dtype.
 
     Raises:
-        Unheard: NumPy has none.
+        NotSupported: NumPy has none.
     """
     if dtype not in DTYPES:
-        raise DtypeNotSupported(f"NumPy has no {str(dtype).removeprefix('torch.')}")
+        raise NotSupported(f"NumPy has no {str(dtype).removeprefix('torch.')}")
     return DTYPES[dtype]

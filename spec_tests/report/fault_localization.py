@@ -17,6 +17,7 @@ import reference
 from spec_tests.accuracy import are_equal, assert_as_accurate, is_float
 from spec_tests.inputs import depends_on_random_stream
 from spec_tests.limits import DoesNotEnd
+from spec_tests.program import NoAnswer, ProgramEnded
 from spec_tests.report.axis_names import leaves, names_of_axes, replace_argument
 from spec_tests.report.calls import Call, contiguous_copy, count_elements, is_dense, mapped, tensors
 
@@ -25,6 +26,8 @@ VALUES, KIND, CRASH = "wrong values", "wrong type or shape", "crashes"
 LENIENT, OTHER_ERROR = "missing errors", "errors of another type"
 CHANGES, LAW = "changes its arguments", "breaks a law"
 NEVER, SIGNATURE = "does not end", "another signature"
+ENDED, NO_ANSWER = "the program ends", "the program writes no answer"
+UNANSWERED = (NEVER, ENDED, NO_ANSWER)
 ERRORS = (LENIENT, OTHER_ERROR)
 LARGE = 2**15
 """Number of input elements above which a call is not compared with the reference."""
@@ -65,7 +68,7 @@ def find_fault(calls: Iterable[Call], compared: Sequence[Any] = ()) -> Fault:
     calls = [*calls]
     for call in calls:
         if kind := fault_kind(call.name, call.inputs, call.outcome):
-            edge = "" if kind in (*ERRORS, NEVER) else edge_and_simpler_inputs(call, kind)[0]
+            edge = "" if kind in (*ERRORS, *UNANSWERED) else edge_and_simpler_inputs(call, kind)[0]
             return Fault(kind, edge, call, outcome_of(getattr(reference, call.name), call.inputs))
     for call in calls:
         if not are_equal(
@@ -95,6 +98,8 @@ def fault_kind(
     """
     if isinstance(outcome, DoesNotEnd):
         return NEVER
+    if isinstance(outcome, ProgramEnded | NoAnswer):
+        return ENDED if isinstance(outcome, ProgramEnded) else NO_ANSWER
     if count_elements(inputs) > LARGE:
         return ""
     right: Callable[..., Any] = spec or getattr(reference, name)

@@ -24,12 +24,13 @@ from spec_tests.report.fault_localization import (
     LAW,
     NEVER,
     SIGNATURE,
+    UNANSWERED,
     VALUES,
     Fault,
     explains,
     fault_kind,
 )
-from spec_tests.report.literals import first_difference, result_as_text, snippet
+from spec_tests.report.literals import first_difference, result_as_text
 from spec_tests.report.shrink import shrink_fault
 
 ANSWERS = "gives the reference's answer"
@@ -55,7 +56,7 @@ def failure_claims(
         call = fault.call
         name = call.name if call else function_of(item)
         kind = SIGNATURE if item.originalname == "test_signature" else fault.kind
-        generic = item.originalname in SENTENCES and kind in (*WRONG, NEVER)
+        generic = item.originalname in SENTENCES and kind in (*WRONG, *UNANSWERED)
         claim = {
             "test": item.nodeid,
             "claim": ANSWERS if generic else sentence(item),
@@ -90,14 +91,14 @@ def evidence_of(
         fault = shrink_fault(fault, call)
         call = fault.call or call
     theirs, path, expected = call.outcome, "", fault.expected
-    if kind not in (*ERRORS, LAW, CHANGES, NEVER):
+    if kind not in (*ERRORS, LAW, CHANGES, *UNANSWERED):
         path, expected, theirs = first_difference(expected, theirs, are_equal)
     if kind in (CHANGES, LAW):
         theirs = call.passed if kind == CHANGES else fault.got
     inputs = call.passed if fault.edge in COPIED else call.inputs
     wrong = kind in (VALUES, KIND)
     return {
-        "snippet": snippet(impl.name, impl.own, call.name, inputs),
+        "snippet": impl.snippet(call.name, inputs),
         "where": path,
         "expected": result_as_text(expected) if kind != LAW or fault.expected is not None else "",
         "got": result_as_text(theirs),

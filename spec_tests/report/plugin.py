@@ -13,8 +13,9 @@ import pytest
 from hypothesis.errors import HypothesisException
 
 from spec_tests.called_functions import functions_of_test
-from spec_tests.implementation import LACKS, DtypeNotSupported, Implementation, under_test
+from spec_tests.implementation import LACKS, Implementation, under_test
 from spec_tests.limits import limited_memory
+from spec_tests.program import NotSupported
 from spec_tests.report import html, summary, terminal
 from spec_tests.report.calls import LAST, record_passing_calls
 from spec_tests.report.fault_localization import LEVELS, NEVER, Fault, find_fault
@@ -98,7 +99,7 @@ class Plugin:
                 with self.diagnosing(item.nodeid):
                     body(*args, **kwargs)
                 left_out[COMPLETED] += 1
-            except (AboveLevel, DtypeNotSupported) as why:
+            except (AboveLevel, NotSupported) as why:
                 left_out[str(why)] += 1
             except FAILURES as error:
                 failing += time.thread_time() - began

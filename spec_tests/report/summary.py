@@ -35,7 +35,7 @@ EDGES = {
 }
 KINDS = (
     faults.SIGNATURE,
-    faults.NEVER,
+    *faults.UNANSWERED,
     faults.VALUES,
     faults.KIND,
     faults.LAW,

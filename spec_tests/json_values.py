@@ -1,0 +1,172 @@
+"""Tensors, records and numbers as JSON values, in worked vectors and over a pipe.
+
+A list is a tensor of float64, int64 or bool, by its elements; "inf", "-inf" and "nan" stand for
+themselves. `{"float32": [...]}` is a tensor of that dtype, and `{"int64": 4}` one of no axes.
+`{"shape": [2, 0], "of": "float32"}` is an empty tensor; `float` and `int` mean 64 bits there.
+`{"base64": "...", "shape": [2, 3], "of": "bfloat16"}` is any tensor, exactly: its elements in row
+order, little-endian, a byte for each bool. `{"tuple": [...]}` is several values, and
+`{"Scored": {...}}` a public named tuple with those fields. A dtype is its name, such as "float16".
+"""
+
+import base64
+from numbers import Real
+from typing import Any, get_type_hints
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import reference
+from spec_tests.record_conversion import RECORDS, element_annotations, field_names, records_of
+
+DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
+        *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
+    )
+}
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+SHORT = {"float": torch.float64, "int": torch.int64}
+RECORD_NAMES = {record.__name__ for record in RECORDS}
+WORDS = {"inf", "-inf", "nan"}
+
+
+class NotExpressible(Exception):
+    """JSON has no such value."""
+
+
+def read(value: Any) -> Any:
+    """Return the tensor, tuple, record or number that a JSON value stands for."""
+    if isinstance(value, list):
+        return read_list(value)
+    if not isinstance(value, dict):
+        return value
+    if "base64" in value:
+        return read_bytes(value["base64"], value["shape"], DTYPES[value["of"]])
+    if "shape" in value:
+        return read_empty(value["shape"], (DTYPES | SHORT)[value["of"]])
+    if "tuple" in value:
+        return tuple(read(part) for part in value["tuple"])
+    if len(value) == 1:
+        ((name, inner),) = value.items()
+        if name in DTYPES:
+            return read_list(inner, DTYPES[name])
+        if name in RECORD_NAMES:
+            return getattr(reference, name)(**read(inner))
+    return {name: read(part) for name, part in value.items()}
+
+
+def read_list(value: Any, dtype: torch.dtype | None = None) -> Tensor:
+    """Return nested lists as a tensor, of the dtype that their elements say unless one is given.
+
+    Raises:
+        ValueError: lists of one level have different lengths, or an element is not of the dtype.
+    """
+    numbers = without_words(value)
+    kinds = {type(leaf) for leaf in leaves(numbers)}
+    if dtype is None:
+        dtype = torch.float64 if float in kinds else torch.bool if bool in kinds else torch.int64
+    fitting = {float, int} if dtype.is_floating_point else {bool if dtype == torch.bool else int}
+    if not kinds <= fitting:
+        raise ValueError(f"elements must be of {NAMES[dtype]}, got {value!r}")
+    found = torch.tensor(numbers, dtype=torch.int64 if fitting == {int} else dtype)
+    if fitting == {int} and not torch.equal(found, found.to(dtype).long()):
+        raise ValueError(f"elements must be in the range of {NAMES[dtype]}, got {value!r}")
+    return found.to(dtype)
+
+
+def read_empty(lengths: list[int], dtype: torch.dtype) -> Tensor:
+    """Return a tensor without elements.
+
+    Raises:
+        ValueError: it would have some.
+    """
+    if 0 not in lengths:
+        raise ValueError(f"shape must have a 0 where no elements are given, got {lengths}")
+    return torch.zeros(lengths, dtype=dtype)
+
+
+def read_bytes(text: str, lengths: list[int], dtype: torch.dtype) -> Tensor:
+    """Return the tensor of the little-endian elements in a base64 text."""
+    raw = bytearray(base64.b64decode(text, validate=True))
+    return (
+        torch.frombuffer(raw, dtype=dtype).reshape(lengths) if raw else read_empty(lengths, dtype)
+    )
+
+
+def without_words(value: Any) -> Any:
+    """Return nested lists with "inf", "-inf" and "nan" as numbers."""
+    if isinstance(value, list):
+        return [without_words(part) for part in value]
+    return float(value) if value in WORDS else value
+
+
+def leaves(value: Any) -> list[Any]:
+    """Return the elements of nested lists."""
+    if not isinstance(value, list):
+        return [value]
+    return [leaf for part in value for leaf in leaves(part)]
+
+
+def written(value: Any, exact: bool) -> Any:
+    """Return a value as JSON: tensors as base64 if `exact`, else as lists with their dtype.
+
+    Raises:
+        NotExpressible: it is none of the values that JSON can stand for, such as a function.
+    """
+    if isinstance(value, Tensor):
+        return written_tensor(value, exact)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Real | np.generic):
+        plain = value.item() if isinstance(value, np.generic) else float(value)
+        return plain if abs(plain) < torch.inf else str(plain)
+    if isinstance(value, torch.dtype) and value in NAMES:
+        return NAMES[value]
+    if isinstance(value, tuple | list):
+        parts = [written(part, exact) for part in value]
+        if type(value) in RECORDS:
+            return {type(value).__name__: dict(zip(field_names(value), parts, strict=True))}
+        return {"tuple": parts}
+    raise NotExpressible(f"JSON has no {type(value).__name__}")
+
+
+def written_tensor(tensor: Tensor, exact: bool) -> Any:
+    """Return a tensor as JSON."""
+    if tensor.dtype not in NAMES or tensor.layout is not torch.strided:
+        raise NotExpressible(f"JSON has no {tensor.dtype} tensor of this layout")
+    name, plain = NAMES[tensor.dtype], tensor.detach().cpu().contiguous()
+    if exact:
+        raw = plain.reshape(-1).view(torch.uint8).numpy().tobytes()
+        text = base64.b64encode(raw).decode()
+        return {"base64": text, "shape": [*tensor.shape], "of": name}
+    if not tensor.numel():
+        return {"shape": [*tensor.shape], "of": name}
+    return {name: with_words(plain.tolist())}
+
+
+def with_words(value: Any) -> Any:
+    """Return nested lists with words for what JSON has no number for."""
+    if isinstance(value, list):
+        return [with_words(part) for part in value]
+    finite = not isinstance(value, float) or abs(value) < torch.inf
+    return value if finite else str(value)
+
+
+def as_annotated(value: Any, hint: Any) -> Any:
+    """Return a result with integers as floats where `hint` says float, in its records too.
+
+    JSON has one type of number: a program may write 3 for 3.0.
+    """
+    if type(value) is int and hint is float:
+        return float(value)
+    kind: Any = type(value)
+    if kind in records_of(hint):
+        hints = get_type_hints(kind)
+        return kind(
+            *(as_annotated(getattr(value, name), hints[name]) for name in field_names(value))
+        )
+    if type(value) is tuple and (hints := element_annotations(hint, len(value))):
+        return tuple(map(as_annotated, value, hints))
+    return value
