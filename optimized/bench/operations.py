@@ -35,6 +35,9 @@ NONE: Rivals = MappingProxyType({})
 STEPS = ("fp16", "decode", "sweep", "pack", "select", "graph", "mass", "evict")
 RATIO = 0.95
 PACKS = ("hex_compress", "hex_reconstruct")
+PRESETS = ("KCVT-4", "HEX-4", "KCVT-3", "HEX-3")
+DECODING = ("decode", "sweep")
+"""Steps that run one kernel at many sizes; it is compiled at one, since three bits take long."""
 
 
 class Inputs(NamedTuple):
@@ -408,15 +411,14 @@ def ragged(tokens: int, small: bool = False) -> Operation:
 
 def operations(small: bool) -> list[Operation]:
     """Return the timed operations in order, with small shapes for the interpreter if `small`."""
-    presets = ["KCVT-4", "HEX-4", "KCVT-3", "HEX-3"]
     choices = [dict(num_warps=warps, num_stages=stages) for warps in (1, 2, 4) for stages in (2, 3)]
     choices += [dict(PROGRAMS=PROGRAMS // 4 * factor) for factor in (1, 2, 8)]
     swept = (1, 101) if small else (8, 32735)
-    sweeps = [compressed(*swept, preset, small, one) for preset in presets for one in choices]
+    sweeps = [compressed(*swept, preset, small, one) for preset in PRESETS for one in choices]
     if small:
         return [
             attention(1, 101, small),
-            *(compressed(1, 101, preset, small) for preset in presets),
+            *(compressed(1, 101, preset, small) for preset in PRESETS),
             *sweeps,
             *(packing(name, 96, bits, small) for bits in (3, 4) for name in PACKS),
             selection(2, 1, 2, 300),
@@ -431,7 +433,7 @@ def operations(small: bool) -> list[Operation]:
         *(attention(rows, tokens, small) for tokens in sizes for rows in (1, 8, 32)),
         *(
             compressed(rows, tokens, preset)
-            for preset in presets
+            for preset in PRESETS
             for rows, tokens in ((8, 32735), (1, 8255), (1, 32735), (32, 8255))
         ),
         *sweeps,
@@ -453,10 +455,11 @@ def operations(small: bool) -> list[Operation]:
 
 def compiled_operations() -> list[Operation]:
     """Return the operations whose kernels are compiled: the timed ones, and other variants."""
-    timed = [one for one in operations(small=False) if one.kernel and not one.options]
+    timed = [one for one in operations(small=False) if one.kernel and one.step not in DECODING]
     whole, prompt = (36, 1, 8, 32768), ("prompt", 8192, 8192)
     return [
         *timed,
+        *(compressed(8, 32735, preset) for preset in PRESETS),
         compressed(8, 32735, "KCVT-4", width=64),
         compressed(1, 1048703, "KCVT-4", mass=True),
         compressed(8, 32735, "HEX-4", mass=True),
