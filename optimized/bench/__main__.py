@@ -5,16 +5,19 @@ them on a GPU.
 """
 
 import argparse
+import json
 import sys
+import tempfile
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import torch
 
 import reference
 from optimized.bench import report
-from optimized.bench.agreement import check_agreement
-from optimized.bench.timing_harness import time_case
+from optimized.bench.agreement import check_agreement, run_pytest
+from optimized.bench.timing_harness import Timing
 
 HERE = Path(__file__).parent
 NAMES = sorted(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py"))
@@ -35,6 +38,29 @@ def arguments() -> argparse.Namespace:
     return given
 
 
+def timings(name: str, device: str, threads: int) -> list[Timing]:
+    """Time the cases of a benchmark by pytest-benchmark, in order; exit if one fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "timings.json")
+        options = (f"--benchmark-json={out}", "--benchmark-quiet", f"--bench={name}")
+        options += (f"--bench-device={device}", f"--bench-threads={threads}")
+        file = str(HERE / "test_timing.py")
+        if failed := run_pytest(file, "-q", "-p", "no:cacheprovider", *options):
+            sys.exit(failed)
+        timed = json.loads(out.read_text())["benchmarks"]
+    sides: dict[tuple[int, str], Any] = {
+        (one["extra_info"]["at"], one["extra_info"]["side"]): one for one in timed
+    }
+    return [
+        Timing(
+            sides[at, "slow"]["stats"]["median"],
+            sides[at, "fast"]["stats"]["median"],
+            sides[at, "fast"]["extra_info"]["first"],
+        )
+        for at in range(len(timed) // 2)
+    ]
+
+
 def main() -> None:
     """Test agreement, time, print, and with `--write` write the table."""
     if sys.argv[1:] == ["aot"]:
@@ -42,18 +68,17 @@ def main() -> None:
     if sys.argv[1:2] == ["cuda"]:
         return import_module("optimized.bench.gpu_benchmarks").main(sys.argv[2:])
     given = arguments()
-    torch.set_num_threads(given.threads)
     modules = {
         name: import_module(f"optimized.bench.bench_{name}") for name in given.names or NAMES
     }
     also = {function for one in modules.values() for function in getattr(one, "ALSO", ())}
     named = {word for one in modules.values() for case in one.CASES for word in case.name.split()}
     check_agreement(sorted(also | named & {*reference.__all__}), given.device)
-    device, where = torch.device(given.device), report.surroundings(given.device, given.threads)
+    where = report.surroundings(given.device, given.threads)
     found = [
-        report.line(name, case, time_case(case, device), where)
+        report.line(name, case, timing, where)
         for name, one in modules.items()
-        for case in one.CASES
+        for case, timing in zip(one.CASES, timings(name, given.device, given.threads), strict=True)
     ]
     print(report.table(found))
     if given.write:

@@ -1,13 +1,10 @@
 """A case of the CPU benchmarks: a slow and a fast function on the same inputs."""
 
-import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.benchmark import Timer
 
 import optimized
 import reference
@@ -43,25 +40,6 @@ def compare(name: str, shape: str, inputs: Callable[[], Inputs]) -> Case:
 def normal(seed: int, *shape: int) -> Tensor:
     """Return a tensor of standard normal numbers."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
-def time_case(case: Case, device: torch.device) -> Timing:
-    """Time both sides of a case, one right after the other, each for about 2 seconds."""
-    inputs = moved(case.inputs(), device)
-    _, slow = first_and_median(partial(case.slow, **inputs))
-    first, fast = first_and_median(partial(case.fast, **inputs))
-    return Timing(slow, fast, first)
-
-
-def first_and_median(call: Callable[[], object]) -> tuple[float, float]:
-    """Return the seconds of a first call, and the median of several further ones."""
-    start = time.perf_counter()
-    call()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    first = time.perf_counter() - start
-    timer = Timer("call()", globals=dict(call=call), num_threads=torch.get_num_threads())
-    return first, timer.blocked_autorange(min_run_time=2).median
 
 
 def moved(value: Any, device: torch.device) -> Any:
