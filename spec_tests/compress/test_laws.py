@@ -30,6 +30,7 @@ from spec_tests.inputs import INPUTS
 from spec_tests.refinement.strategies import (
     graph_settings,
     importance,
+    paddings,
     scored_caches,
     shape_of_rows,
     spread,
@@ -334,3 +335,46 @@ def test_normalized_scores_are_divided_by_the_queries_that_saw_the_token(impl):
     fair = impl.compress(keys, keys, scored, store=config._replace(normalize=True))
     assert plain.blocks[0].dynamic.tolist() == [True, False, False, False]
     assert fair.blocks[0].dynamic.tolist() == [False, False, False, True]
+
+
+@pytest.mark.spec("GraphKV-7.2")
+def test_a_banished_token_still_goes_before_padding(impl):
+    keys = torch.ones(1, 1, 6, 2)
+    scored = unprotected_scores(torch.tensor([[[0.0, 0, 1, 2, 3, 4]]]))
+    valid = torch.tensor([[False, False, True, True, True, True]])
+    banished = GraphSettings(count=3, signal="evict")
+    cache = impl.compress(keys, keys, scored, keep=3, valid=valid, refinement=banished)
+    assert cache.positions.tolist() == [[[2, 3, 5]]]
+
+
+@pytest.mark.spec("HubKV-Obs3")
+def test_a_row_above_its_length_keeps_all_of_it(impl):
+    keys = torch.arange(8.0).view(2, 1, 4, 1)
+    scored = unprotected_scores(torch.ones(2, 1, 4))
+    valid = torch.arange(4) >= torch.tensor([[0], [2]])
+    cache = impl.compress(keys, keys, scored, keep=3, valid=valid, refinement=NmsSettings())
+    assert cache.offsets.tolist() == [0, 3, 5]
+    assert cache.positions.tolist() == [0, 1, 2, 2, 3]
+
+
+@pytest.mark.spec("HEX-3.1c", "HEX-3.5a")
+@given(chosen((None, HubSettings(), NmsSettings(), GraphSettings(1))))
+def test_what_is_chosen_is_read_back_exactly(impl, x):
+    cache = impl.compress(**x)
+    keys, values = impl.hex_read(cache)
+    dynamic = cache.blocks[0].dynamic[..., None, :].expand(keys.shape[:-1])
+    assert_equal(keys[dynamic], x["keys"][dynamic])
+    assert_equal(values[dynamic], x["values"][dynamic])
+    assert keys.shape == x["keys"].shape
+
+
+@pytest.mark.spec("HEX-3.5a")
+@given(compress_into_hex(), st.data())
+def test_padding_is_never_kept(impl, x, data):
+    if x["valid"] is None:
+        rows = shape_of_rows(x["scored"].scores, x["scope"])
+        x |= dict(valid=data.draw(paddings(*rows, tokens=x["keys"].shape[-2])))
+        x |= dict(store=x["store"]._replace(mode="append"))
+    for block in impl.compress(**x).blocks:
+        real_ones = x["valid"][..., : block.dynamic.shape[-1]]
+        assert not (block.dynamic & ~real_ones).any()

@@ -6,12 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference import DecodingConfig, GraphSettings, HubSettings, NmsSettings, Scored
-from spec_tests.accuracy import assert_equal
+from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.compress.batch_rows import row_indices_and_starts
 from spec_tests.decoding_compression import oracle
 from spec_tests.decoding_compression.strategies import append, caches, configs, part, start, streams
 from spec_tests.inputs import INPUTS
-from spec_tests.refinement.strategies import hub_settings, nms_settings, unprotected_scores
+from spec_tests.refinement.strategies import hub_settings, nms_settings, spread, unprotected_scores
+from spec_tests.strategies import real
 
 pytestmark = pytest.mark.spec("HubKV-4.3")
 
@@ -246,3 +247,45 @@ def test_the_graph_compares_what_the_cache_still_holds(impl):
     assert cache.stored.positions.tolist() == [[1, 2]]
     cache = impl.decoding_append(cache, *part(stream, 8))
     assert cache.stored.positions.tolist() == [[1, 2]]
+
+
+@given(append(), st.sampled_from([1, 2, 3]))
+def test_tokens_may_come_in_any_chunks(impl, x, size):
+    x["mass"] = None
+    stream, cache = (x["keys"], x["values"], x["scores"]), x["cache"]
+    for low in range(0, x["scores"].shape[-1], size):
+        cache = impl.decoding_append(cache, *part(stream, low, low + size))
+    assert_equal(cache, impl.decoding_append(**x))
+
+
+@pytest.mark.spec("GraphKV-H2O")
+@given(real(2, 2, 9, 4), st.integers(1, 9), st.integers(1, 3))
+def test_attention_mass_over_prompt_and_decoding_is_that_of_one_pass(impl, x, prompt, step):
+    """H2O: the prompt's columns, then each new query's weights on all that is held and itself."""
+    queries, keys = x
+
+    config = DecodingConfig(9, 2, "head", sinks=0)
+    early = slice(prompt)
+    scores = impl.h2o_mass(queries[:, early], keys[:, early])
+    cache = impl.decoding_start(keys[:, early], keys[:, early], scores, config)
+    for first in range(prompt, 9, step):
+        new = slice(first, first + step)
+        view = impl.decoding_read(cache)
+        weights = impl.h2o_mass(queries[:, new], torch.cat([view.keys, keys[:, new]], -2))
+        older = view.keys.shape[-2]
+        cache = impl.decoding_append(
+            cache, keys[:, new], keys[:, new], weights[:, older:], weights[:, :older]
+        )
+    once = impl.h2o_mass(queries.double(), keys.double())
+    assert_close(impl.decoding_read(cache).scores, once, 9.0)
+
+
+@given(start(scopes=("head",)))
+def test_below_the_target_nothing_is_lost(impl, x):
+    tokens = x["scores"].shape[-1]
+    x["config"] = x["config"]._replace(target=max(2, tokens))
+    there = torch.ones_like(x["scores"], dtype=torch.bool)
+    if x["valid"] is not None:
+        there = spread(x["valid"], x["scores"].shape, "head")
+    expected = [list(range(int(row.sum()))) for row in there.flatten(0, -2)]
+    assert held(impl, impl.decoding_start(**x)) == expected

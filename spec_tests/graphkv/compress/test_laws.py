@@ -11,7 +11,7 @@ from torch import Tensor
 
 from reference import GraphSettings, HexConfig, Scored
 from spec_tests.accuracy import assert_equal
-from spec_tests.compress.batch_rows import entries
+from spec_tests.compress.batch_rows import count_entries_per_head, entries
 from spec_tests.inputs import INPUTS
 from spec_tests.refinement.strategies import DECIDED, GRAPHS, seeds, settings_id, unprotected_scores
 from spec_tests.strategies import booleans
@@ -148,3 +148,19 @@ def test_budgets_of_layers_need_layers(impl):
     scored = unprotected_scores(torch.ones(2, 4))
     with pytest.raises(ValueError, match="at least 3 axes"):
         impl.graphkv_compress(keys, keys, scored, GraphSettings(1), keep=torch.tensor([1, 2]))
+
+
+@pytest.mark.spec("GraphKV-6.1")
+@pytest.mark.parametrize(
+    ("keep", "expected"), [(6, [0, 1, 3, 4, 5, 6]), (7, [0, 1, 3, 4, 5, 6, 7])]
+)
+def test_sources_are_a_share_of_the_kept_tokens(impl, keep, expected):
+    """Tokens 1, 2 are copies of token 0: a budget of 6 has one source, one of 7 has two."""
+    keys = torch.eye(8)[None].clone()
+    keys[0, 1] = keys[0, 2] = keys[0, 0]
+    scores = torch.tensor([[8.0, 7, 6, 5, 4, 3, 2, 1]])
+    scored = unprotected_scores(scores)
+    settings = GraphSettings(count=2, spare_sources=True, strength=0.75)
+    cache = impl.graphkv_compress(keys, keys, scored, settings, keep=keep, length=2000)
+    assert cache.positions[0].tolist() == expected
+    assert count_entries_per_head(cache, scores.shape[:-1]).tolist() == [keep]

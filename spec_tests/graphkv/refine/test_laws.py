@@ -4,10 +4,13 @@ from itertools import product
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from spec_tests.accuracy import assert_equal, assert_rounded_once
+import reference
+from spec_tests.accuracy import assert_as_accurate, assert_equal, assert_rounded_once
+from spec_tests.graphkv.decay.strategies import strengths
+from spec_tests.graphkv.graph.strategies import lattice, up_to
 from spec_tests.graphkv.refine.strategies import graphkv_refine, lengthened
 from spec_tests.inputs import INPUTS
 from spec_tests.strategies import grid, real
@@ -138,3 +141,160 @@ def test_every_graph_takes_its_own_window_off_the_budget(impl, per_head, data):
     window = dict(exclude_window=True, fraction=fraction, signal="evict", count=1, rounds=1)
     x = data.draw(graphkv_refine(unprotected=False, batch=(3,), per_head=per_head, **window))
     assert_composed(impl, x | dict(keep=x["scores"].shape[-1]))
+
+
+one_edge = dict(per_head=True, signal="evict", rounds=1, count=1, fraction=0.5)
+beside_two = dict(
+    scores=torch.arange(12.0, 0, -1)[None], protected=torch.arange(12)[None] < 2, keep=10
+)
+in_pairs = torch.cat([torch.zeros(2, 5), torch.eye(5), torch.eye(5)])[None]
+
+
+@st.composite
+def twins(draw):
+    """The two best tokens have one key; every other token has another direction."""
+    scores = torch.cat([draw(grid(2, low=12)), draw(grid(4, high=8))])
+    keys = torch.eye(8)[[0, 0, 1, 2, 3, 4]] * draw(st.sampled_from([0.5, 1.0, 4.0]))
+    return dict(scores=scores[None], keys=keys[None], keep=6, count=1, fraction=0.4)
+
+
+@pytest.mark.spec("GraphKV-4.1", "GraphKV-5", "GraphKV-6.1")
+@given(st.integers(1, 8), st.integers(0, 8), st.sampled_from([0.1, 0.3, 1.0]), st.data())
+def test_a_layer_is_one_graph_over_its_heads(impl, keep, count, fraction, data):
+    scores = data.draw(grid(4, 8))
+    keys = data.draw(lattice(8, 16)).unflatten(-1, (4, 4)).movedim(-2, -3)
+    mean, rows = scores.mean(0), impl.concatenate_heads(keys)
+    sources = impl.source_tokens(mean, impl.source_count(keep, fraction))
+    weights = impl.edges(rows, sources)
+    reached = impl.neighbours(weights, sources, count)
+    expected = impl.decay(mean, weights, reached).expand(4, 8).contiguous()
+    assert_equal(impl.graphkv_refine(scores, keys, keep, count, fraction=fraction), expected)
+
+
+@pytest.mark.spec("GraphKV-4.1")
+@given(graphkv_refine(per_head=False, exclude_window=False), st.data())
+def test_a_layer_keeps_as_many_rows_of_keys_and_values_as_its_budget(impl, x, data):
+    keep = data.draw(up_to(x["scores"].shape[-1]))
+    kept = impl.retain(impl.graphkv_refine(**x | dict(keep=keep)), keep=keep)
+    cache = impl.evict(x["keys"], x["values"], kept)
+    length = keep if kept.shape[:-1].numel() else 0  # a batch of no rows has kept nothing
+    for whole, part in ((x["keys"], cache.keys), (x["values"], cache.values)):
+        rows, left = impl.concatenate_heads(whole), impl.concatenate_heads(part)
+        assert_equal(left, rows[kept[..., 0, :]].reshape(*rows.shape[:-2], length, rows.shape[-1]))
+
+
+@pytest.mark.slow_interpreted
+@pytest.mark.spec("GraphKV-7.2")
+@given(graphkv_refine(per_head=False))
+def test_the_heads_of_a_layer_agree(impl, x):
+    refined = impl.graphkv_refine(**x)
+    assert_equal(refined, refined[..., :1, :].expand_as(refined).contiguous())
+
+
+@pytest.mark.slow_interpreted
+@pytest.mark.spec("GraphKV-4.1")
+@given(graphkv_refine(unprotected=False, per_head=True))
+def test_a_graph_of_its_own_makes_a_head_independent_of_the_others(impl, x):
+    refined = impl.graphkv_refine(**x)
+    group = x["queries"].shape[-3] // x["keys"].shape[-3]
+    for head in range(x["keys"].shape[-3]):
+        one = slice(head, head + 1)
+        alone = {name: x[name][..., one, :] for name in ("scores", "protected")}
+        alone |= {name: x[name][..., one, :, :] for name in ("keys", "values")}
+        alone["queries"] = x["queries"][..., head * group : (head + 1) * group, :, :]
+        assert_equal(refined[..., one, :], impl.graphkv_refine(**x | alone))
+
+
+@pytest.mark.spec("GraphKV-4.1")
+@settings(max_examples=150)  # rows seldom differ in their number of sources
+@given(graphkv_refine(unprotected=False, batch=(3,)))
+def test_a_batch_is_its_rows_one_by_one(impl, x):
+    refined = impl.graphkv_refine(**x)
+    for row in range(3):
+        assert_equal(refined[row], impl.graphkv_refine(**part(x, row)))
+
+
+@pytest.mark.spec("GraphKV-7.2")
+@given(graphkv_refine(unprotected=False) | graphkv_refine(unprotected=False, per_head=False))
+def test_a_protected_token_keeps_its_score(impl, x):
+    refined, aside, scores = impl.graphkv_refine(**x), x["protected"], x["scores"]
+    if not x["per_head"]:
+        aside = aside.any(-2, keepdim=True).expand_as(scores)
+        scores = scores.mean(-2, keepdim=True).expand_as(scores)
+    assert_equal(refined[aside], scores[aside])
+
+
+@pytest.mark.spec("GraphKV-2", "GraphKV-3")
+@given(graphkv_refine(unprotected=False, per_head=True), st.sampled_from([0.0, 0.5, 64.0]))
+def test_what_a_protected_token_scores_changes_no_other(impl, x, value):
+    aside = x["protected"]
+    other = x | dict(scores=x["scores"].masked_fill(aside, value))
+    refined, again = impl.graphkv_refine(**x), impl.graphkv_refine(**other)
+    assert_equal(refined[~aside], again[~aside])
+
+
+@pytest.mark.spec("GraphKV-6.3")
+@given(graphkv_refine(rounds=0, per_head=True))
+def test_no_round_leaves_every_head_as_it_is(impl, x):
+    assert_equal(impl.graphkv_refine(**x), x["scores"])
+
+
+@pytest.mark.slow_interpreted
+@pytest.mark.spec("GraphKV-7.2")
+@given(graphkv_refine(clamp=True, rounds=1))
+def test_decay_lies_between_the_evicted_and_the_enhanced_score(impl, x):
+    evicted, decayed, enhanced = (
+        impl.graphkv_refine(**x | dict(signal=signal)) for signal in ("evict", "decay", "enhance")
+    )
+    assert (evicted <= decayed).all()
+    assert (decayed <= enhanced).all()
+
+
+@pytest.mark.spec("GraphKV-6.1")
+@given(graphkv_refine(unprotected=False, **one_edge))
+@example(x=dict(**beside_two, **one_edge, keys=in_pairs))  # each source reaches another token
+@example(x=dict(**beside_two, **one_edge, keys=torch.ones(1, 12, 5)))  # all edges tie
+def test_excluding_the_window_takes_it_off_the_budget_of_every_graph(impl, x):
+    refined = impl.graphkv_refine(**x | dict(exclude_window=True)).flatten(0, -2)
+    for row, (own, aside) in enumerate(zip(refined, x["protected"].flatten(0, -2), strict=True)):
+        keep = x["keep"] - int(aside.sum())
+        sources = min(impl.source_count(keep, x["fraction"]), int((~aside).sum()))
+        assert int((own == -torch.inf).sum()) <= sources, row
+
+
+@pytest.mark.spec("GraphKV-3")
+@given(twins(), strengths)
+def test_two_best_twins_annihilate_unless_sources_are_spared(impl, x, strength):
+    letter = impl.graphkv_refine(**x, strength=strength)
+    spared = impl.graphkv_refine(**x, strength=strength, spare_sources=True)
+    assert_equal(letter[0, :2], (1 - strength) * x["scores"][0, :2])
+    assert_equal(spared[0, :2], x["scores"][0, :2])
+
+
+@pytest.mark.spec("GraphKV-1")
+@settings(max_examples=30)
+@given(graphkv_refine(batch=(), tokens=st.integers(3, 20), rounds=1), st.data())
+def test_how_long_vectors_are_changes_nothing(impl, x, data):
+    powers = 2 ** data.draw(grid(x["scores"].shape[-1], 1, low=-3, high=3, scale=1.0))
+    scaled = {name: x[name] * powers for name in ("keys", "queries", "values")}
+    assert_equal(impl.graphkv_refine(**x | scaled), impl.graphkv_refine(**x))
+
+
+@pytest.mark.slow_interpreted
+@pytest.mark.spec("GraphKV-4.1")
+@given(real(3, 8, 4), grid(3, 8, high=99), st.integers(1, 8))
+def test_which_head_is_first_does_not_matter_to_a_layer(impl, keys, scores, keep):
+    x = dict(scores=scores, keys=keys, keep=keep, count=8)
+    turned = x | dict(scores=scores.flip(0), keys=keys.flip(0))
+    assert_as_accurate(impl.graphkv_refine(**turned), reference.graphkv_refine, x)
+
+
+@pytest.mark.spec("GraphKV-4.1")
+def test_a_layer_graph_and_head_graphs_keep_different_tokens(impl):
+    """Tokens 0 and 1 are twins to the first head, 0 and 2 to the louder second."""
+    scores = torch.tensor([[1.0, 0.75, 0.5]]).repeat(2, 1)
+    first, second = [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [[4.0, 0.0], [0.0, 4.0], [4.0, 0.0]]
+    x = dict(scores=scores, keys=torch.tensor([first, second]), keep=2, count=1)
+    layer, heads = impl.graphkv_refine(**x), impl.graphkv_refine(**x, per_head=True)
+    assert layer.topk(2).indices.tolist() == [[0, 1], [0, 1]]
+    assert heads.topk(2).indices.tolist() == [[0, 2], [0, 1]]

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
 
 import reference
 from reference import HexConfig
-from spec_tests.accuracy import assert_equal
+from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.hex.cache.strategies import BLOCK, MODES, configs, streams
 from spec_tests.hex.cache.streams import (
     assert_same_cache,
@@ -336,3 +336,46 @@ def machine(impl) -> type[RuleBasedStateMachine]:
 def test_any_sequence_of_steps_keeps_order_count_residual_and_bytes(impl):
     short = settings(max_examples=20, stateful_step_count=8)
     run_state_machine_as_test(machine(impl), settings=short)
+
+
+@pytest.mark.spec("HEX-4.1c")
+@given(streams(2 * BLOCK), configs(("oracle",)))
+def test_full_chooses_heavy_hitters_by_the_mass_since_arrival(impl, stream, config):
+    config = config._replace(
+        heavy=0.125, recent=0, carry_recent=False, density=1.0, normalize=False, period=1
+    )
+    cache = prefill_and_append(impl, stream, config, BLOCK)
+    mass = impl.attention_mass(stream[0], stream[1])
+    assert_equal(cache.blocks[0].dynamic, impl.heavy_hitter_mask(mass, 0.125))
+
+
+@pytest.mark.spec("HEX-3.2a", "HEX-4.1a")
+def test_a_density_that_a_graph_has_is_certified_though_near_would_do(impl):
+    # a seed whose first graph the filter refuses, and a near mask would be
+    draws = {seed: impl.random_expander(24, 24, 3, seed).draws for seed in range(40)}
+    seed = max(draws, key=draws.__getitem__)
+    config = HexConfig(block=24, density=0.125, heavy=0.0, recent=0, near=True, seed=seed)
+    x = torch.arange(576.0).reshape(1, 24, 24)
+    (block,) = impl.hex_prefill(x, x, x, config).blocks
+    assert_equal(block.kept_keys, x[0][impl.expander_mask(24, 24, 0.125, seed)])
+
+
+@pytest.mark.spec("HEX-3.1c")
+@given(streams(3 * BLOCK + 2, batch=((), (2,))), configs())
+def test_all_ones_masks_make_no_error(impl, stream, config):
+    config = config._replace(density=1.0)
+    cache = prefill_and_append(impl, stream, config, BLOCK)
+    keys, values = impl.hex_read(cache)
+    assert_equal(keys, stream[1])
+    error = impl.attention_error(*stream, keys, values)
+    assert_equal(error, torch.zeros_like(error))
+
+
+@pytest.mark.spec("HEX-4.1a")
+@given(streams(2 * BLOCK, batch=((), (2,))), configs(("append",)))
+def test_without_masks_the_prompt_is_kcvt(impl, stream, config):
+    config = config._replace(density=0.0, heavy=0.0, recent=0)
+    kept = impl.hex_read(impl.hex_prefill(*stream, config))
+    bare = impl.kcvt(*stream[1:], config.bits, None, config.value_group, config.scales)
+    for found, expected, x in zip(kept, bare, stream[1:], strict=True):
+        assert_close(found, expected, 2 * x.abs().max())

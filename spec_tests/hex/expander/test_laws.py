@@ -250,3 +250,24 @@ def test_a_matrix_of_low_rank_changes_by_the_ratio_times_rank_and_coherence(impl
     allowed = ratio(impl, mask) * (rows * columns).sqrt() * values.max()
     slack = spectral_scale(mask) ** 2
     assert_at_most(masked_error(mask, matrix) + slack, allowed + slack)
+
+
+@pytest.mark.spec("HEX-3.2a", "HEX-A.2a")
+@pytest.mark.parametrize("density", [0.625, 0.75, 0.9375, 1.0])
+def test_a_mask_may_keep_more_than_half(impl, density):
+    mask = impl.expander_mask(96, 64, density)
+    assert (mask.sum(1) == 64 * density).all()
+    assert (mask.sum(0) == 96 * density).all()
+    assert impl.is_ramanujan(mask)
+
+
+@pytest.mark.spec("HEX-Near")
+@pytest.mark.parametrize("density", [0.046875, 0.078125])
+def test_a_near_mask_hangs_together(impl, density):
+    assert impl.is_connected(impl.expander_mask(96, 1024, density, near=True))
+
+
+@pytest.mark.spec("HEX-3.2a")
+def test_the_whole_cache_may_be_kept(impl):
+    assert impl.expander_mask(96, 64, 1.0).all()
+    assert not impl.expander_mask(96, 64, 0.0, near=True).any()

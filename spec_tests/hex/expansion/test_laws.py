@@ -94,3 +94,34 @@ def test_the_gap_is_the_smaller_of_two_distances_from_the_first_eigenvalue(impl,
     distance = first - (abs(other) if x["two_sided"] else other)
     gap = number(impl.spectral_gap(**x))
     assert_close(gap, min(first - others[0], abs(distance)), scale=len(others) ** 2 + 1)
+
+
+@pytest.mark.spec("HEX-A.1a")
+@pytest.mark.parametrize(("tokens", "channels", "degree"), UNBALANCED)
+@pytest.mark.parametrize("two_sided", [False, True])
+def test_the_gap_of_a_mask_is_between_its_two_singular_values(
+    impl, tokens, channels, degree, two_sided
+):
+    mask = impl.random_expander(tokens, channels, degree).mask
+    first = math.sqrt(degree * (tokens * degree // channels))
+    gap = impl.spectral_gap(impl.bipartite_adjacency(mask), True, two_sided)
+    expected = first - impl.second_singular_value(mask)
+    assert_close(number(gap), expected, sum(mask.shape) * first**2)
+
+
+@pytest.mark.spec("HEX-A.1a")
+@given(INPUTS["cheeger_constant"].filter(lambda x: len(x["adjacency"]) > 2), st.booleans())
+def test_the_printed_gap_is_the_distance_to_the_second_eigenvalue_of_three(impl, x, bipartite):
+    first, second, *_ = eigenvalues(x["adjacency"].int().tolist())
+    gap = number(impl.spectral_gap(x["adjacency"], bipartite))
+    assert_close(gap, first - second, scale=len(x["adjacency"]) ** 2)
+
+
+@pytest.mark.spec("HEX-A.1a")
+@pytest.mark.parametrize("sides", [2, 3, 4])
+def test_two_sides_without_an_odd_ring_have_no_two_sided_gap_unless_told(impl, sides):
+    # complete bipartite: the eigenvalues are plus and minus `sides`, and 0
+    adjacency = impl.bipartite_adjacency(torch.ones(sides, sides) > 0)
+    scale = sides**2
+    assert_close(number(impl.spectral_gap(adjacency, False, True)), 0.0, scale)
+    assert_close(number(impl.spectral_gap(adjacency, True, True)), float(sides), scale)

@@ -206,3 +206,49 @@ def test_a_code_never_exceeds_the_grid(impl, bits):
     q = impl.quantise(2049 + torch.arange(float(levels)), bits, None, torch.float16)
     assert (q.minima.item(), q.steps.item()) == (2048.0, 1.0)
     assert q.codes.tolist() == [*range(1, levels), levels - 1]
+
+
+@pytest.mark.spec("HEX-3.4a")
+@given(groups())
+def test_rounded_scales_add_their_own_error(impl, x):
+    q, out = restored(impl, **x, scales=torch.float16)
+    some, low, high = extremes(x)
+    top = 2 ** x["bits"] - 1
+    step = torch.where(some, (high - low) / top, 0.0)
+    bound = step / 2 + torch.where(some, (low - q.minima.double()).abs(), 0.0)
+    bound = bound + top * (step - q.steps.double()).abs()
+    error = (out.double() - x["x"].double()).abs().masked_fill(x["kept"], 0)
+    # the bound is of exact arithmetic: compare in the units of what was computed, in float32
+    scale = x["x"].abs().amax() if x["x"].numel() else torch.tensor(0.0)
+    assert_at_most((error + scale).float(), (bound[..., None] + scale).float())
+
+
+@pytest.mark.spec("HEX-3.4a")
+@given(groups())
+def test_a_group_has_at_most_two_to_the_bits_values(impl, x):
+    _, out = restored(impl, **x)
+    for row, kept in zip(out.flatten(0, -2), x["kept"].flatten(0, -2), strict=True):
+        assert row[~kept].unique().numel() <= 2 ** x["bits"]
+
+
+@pytest.mark.spec("HEX-3.4a")
+@given(st.integers(1, 8))
+def test_a_group_that_fills_the_grid_uses_every_code(impl, bits):
+    ramp = torch.arange(2**bits, dtype=torch.float64)
+    q = impl.quantise(ramp, bits)
+    assert q.codes.tolist() == list(range(2**bits))
+    assert_equal(impl.dequantise(*q), ramp)
+
+
+@pytest.mark.spec("HEX-3.4a")
+@given(groups(), st.data())
+def test_keeping_more_never_raises_a_step(impl, x, data):
+    more = x["kept"] | data.draw(booleans(*x["kept"].shape))
+    before, after = impl.quantise(**x), impl.quantise(**x | dict(kept=more))
+    assert (after.steps <= before.steps).all()
+
+
+@pytest.mark.spec("HEX-3.4b")
+@given(real(2, 1, 4), widths)
+def test_one_token_of_keys_is_exact(impl, x, bits):
+    assert_equal(impl.kcvt(x, x, bits)[0], x)

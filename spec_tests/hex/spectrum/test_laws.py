@@ -277,3 +277,33 @@ def test_a_tiled_prompt_is_no_ramanujan_graph(impl):
     mask = impl.expander_mask(96 * 10, 128, 0.03125, tile=True)
     assert not impl.is_ramanujan(mask)
     assert impl.is_ramanujan(mask[:96])
+
+
+@pytest.mark.spec("HEX-3.2b", "HEX-Tab5")
+@given(vectors_on_an_expander())
+def test_the_first_singular_value_is_the_root_of_the_degrees(impl, x):
+    mask, _, _, first, _ = mask_and_values(impl, x[0])
+    largest = torch.linalg.matrix_norm(mask.double(), 2)
+    assert_close(largest, first, spectral_scale(mask))
+
+
+@st.composite
+def rings(draw):
+    """Sizes, and steps to go."""
+    size = draw(st.integers(2, 12))
+    return size, draw(st.sets(st.integers(0, size - 1)))
+
+
+@pytest.mark.spec("HEX-Def2")
+@given(rings())
+def test_circulant_masks_have_the_singular_values_of_fourier(impl, x):
+    expect_circulant(impl, *x)
+
+
+@pytest.mark.spec("HEX-3.2e")
+@given(vectors_on_an_expander())
+def test_some_orthogonal_vector_contracts_no_more_than_that(impl, x):
+    mask, _, _, first, second = mask_and_values(impl, x[0])
+    deflated = mask.double() - first / math.sqrt(mask.numel())
+    # the constant part is gone, so the norm of the rest is attained off the constant vector
+    assert_close(torch.linalg.matrix_norm(deflated, 2), second, spectral_scale(mask) ** 2)

@@ -162,3 +162,24 @@ def test_hub_dominance_holds_exactly_through_weight_and_gate(impl, x, gamma, str
     for rival in mark_rivals(scores, hub, radius).nonzero().flatten().tolist():
         assert smd[hub] > smd[rival]
         assert final[hub] > final[rival] or (strength == 1 and weight == 0)
+
+
+@pytest.mark.spec("HubKV-6")
+@given(INPUTS["hub_mask"])
+def test_the_strongest_content_token_is_a_hub(impl, x):
+    hubs, scores = impl.hub_mask(**x), x["scores"]
+    if x["protected"] is not None:
+        scores = scores.masked_fill(x["protected"], -torch.inf)
+    if scores.shape[-1]:
+        best = hubs.gather(-1, scores.argmax(-1, keepdim=True))
+        assert (best[..., 0] | (scores.amax(-1) == -torch.inf)).all()
+
+
+@pytest.mark.spec("HubKV-Thm1")
+def test_hub_dominance_needs_scores_of_at_least_zero(impl):
+    """The reason for the precondition: half of -1.5 is above -1."""
+    scores = torch.tensor([-1.0, -1.5])
+    hubs = impl.hub_mask(scores, 1)
+    assert hubs.tolist() == [True, False]
+    hub, other = torch.where(hubs, scores, scores / 2)
+    assert hub < other

@@ -155,3 +155,36 @@ def test_the_ratio_times_the_budget_is_bounded_if_the_radius_grows_with_the_budg
             kept, spread = (worth(impl, cluster, reach, s).item() for s in sets)
             found.append(round(budget * kept / spread, 2))
         assert found == expected
+
+
+@pytest.mark.spec("HubKV-Greedy")
+@given(INPUTS["greedy"])
+def test_a_smaller_budget_is_a_prefix(impl, x):
+    whole = impl.greedy(**{**x, "keep": x["weights"].shape[-1]})
+    assert_equal(impl.greedy(**x), whole[..., : x["keep"]])
+
+
+@pytest.mark.spec("HubKV-Rem")
+@pytest.mark.parametrize("budget", [6, 11, 21, 41])
+def test_a_narrow_kernel_leaves_the_core_a_constant_share(impl, budget):
+    """At radius 2 the ratio falls to 1 / (5 gamma (1 - 2 eps)), not with the budget."""
+    hub = Fraction(1, 2) * (1 - 2 * Fraction(1, 64))
+    cluster = oracle.redundant_cluster(budget, 2, hub)
+    kept, spread = 1 + Fraction(budget - 1, 5), 1 + (budget - 1) * hub
+    limit = 1 / (5 * hub)
+    assert kept / spread - limit == (5 * hub - 1) / (5 * hub * spread)
+    assert kept / spread > max(limit, Fraction(2, budget))
+    assert_close(worth(impl, cluster, 2, cluster.plateau), float(kept))
+    assert_close(worth(impl, cluster, 2, cluster.spread), float(spread))
+
+
+@pytest.mark.spec("HubKV-Rem")
+def test_under_a_narrow_kernel_the_optimum_also_spreads_over_the_plateau(impl):
+    """So the ratio to the optimum tends to 1 / (1 + 4 gamma (1 - 2 eps)), still a constant."""
+    hub = Fraction(1, 2) * (1 - 2 * Fraction(1, 64))
+    cluster = oracle.redundant_cluster(6, 2, hub)
+    w = oracle.weights(cluster.scores, oracle.window_kernel_values(len(cluster.scores), 2))
+    best = [cluster.plateau[0], cluster.plateau[5], *cluster.hubs[:4]]
+    assert oracle.optimum(w, 6, cluster.plateau + cluster.hubs) == oracle.utility(w, best)
+    assert oracle.utility(w, best) == 2 + 4 * hub
+    assert_close(worth(impl, cluster, 2, best), float(2 + 4 * hub))

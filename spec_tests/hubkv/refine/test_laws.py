@@ -12,6 +12,7 @@ from spec_tests.accuracy import (
     assert_at_most,
     assert_close,
     assert_equal,
+    assert_optimal,
     assert_rounded_once,
 )
 from spec_tests.hubkv.discount.strategies import gammas
@@ -174,3 +175,94 @@ def test_shifted_scores_start_at_zero_and_keep_their_differences(impl, x):
         assert (out.amin(-1) == 0).all()
     assert_equal(out.diff(), scores.diff())
     assert_equal(impl.shift_scores(out), out)
+
+
+hills = torch.tensor([[0.5, 0.25, 0.75, 0.5, 0.25, 0.125], [0.25, 0.5, 0.125, 0.5, 0.75, 0.25]])
+aside = dict(scores=hills, protected=torch.arange(6).expand(2, 6) == 2, ratio=1.0, minimum=0.125)
+
+
+@pytest.mark.spec("HubKV-12")
+@given(INPUTS["hubkv_refine"], st.sampled_from([0.0, 0.5, 4.0, 1e6]))
+@example(x=aside, value=4.0)
+def test_scores_of_protected_tokens_change_nothing(impl, x, value):
+    replaced = x["scores"].masked_fill(~content_of(x), value)
+    assert_equal(impl.hubkv_refine(**{**x, "scores": replaced}), impl.hubkv_refine(**x))
+
+
+@pytest.mark.spec("HubKV-12")
+@given(grid(2, 3, 14), ratios, st.integers(0, 5), st.integers(0, 5))
+def test_protected_ends_might_as_well_not_be_there(impl, scores, ratio, sinks, recent):
+    mask = impl.protected_mask(14, sinks, recent)
+    out = impl.hubkv_refine(scores, ratio, mask.expand(scores.shape))
+    alone = impl.hubkv_refine(scores[..., ~mask], ratio)
+    assert_close(out[..., ~mask], alone.double())
+
+
+@pytest.mark.spec("HubKV-10", "HubKV-13")
+@given(INPUTS["hubkv_refine"])
+def test_content_is_left_alone_at_ratio_zero(impl, x):
+    out, content = impl.hubkv_refine(**{**x, "ratio": 0.0}), content_of(x)
+    assert_equal(out[content], x["scores"][content])
+
+
+@pytest.mark.spec("HubKV-9")
+@given(grid(2, 3, 4, 9), ratios, st.sampled_from([0, 1]), st.integers(0, 2))
+def test_layers_and_batch_rows_are_refined_apart(impl, scores, ratio, layer, row):
+    before = impl.hubkv_refine(scores, ratio)
+    changed = scores.flip(-1).sqrt()
+    changed[layer, row] = scores[layer, row]
+    assert_equal(impl.hubkv_refine(changed, ratio)[layer, row], before[layer, row])
+
+
+@pytest.mark.spec("HubKV-9")
+@given(grid(2, 5, 9), ratios, st.permutations(range(5)))
+def test_heads_may_come_in_any_order(impl, scores, ratio, order):
+    out = impl.hubkv_refine(scores, ratio)[:, list(order)]
+    assert_close(impl.hubkv_refine(scores[:, list(order)], ratio), out.double())
+
+
+@pytest.mark.spec("HubKV-9", "HubKV-10")
+@every_dtype
+@given(seed=st.integers(0, 2**16), keep=st.integers(0, 40), tau=st.sampled_from([0.5, 1.0, 2.0]))
+def test_head_weights_cannot_worsen_what_a_head_keeps_ungated(impl, dtype, seed, keep, tau):
+    """Any weight rounds, so close neighbours may tie and then swap, but no more."""
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.rand((2, 3, 40), generator=generator, dtype=torch.float64).pow(4).to(dtype)
+    kept = oracle.top_k_mask(impl.hubkv_refine(scores, 1.0, tau=tau), keep)
+    assert_optimal(kept, impl.smd(scores))
+
+
+@pytest.mark.spec("HubKV-11")
+def test_a_flat_window_can_exceed_the_budget(impl):
+    """A window of 4096 beside four sinks at 32768 tokens, of which 95 % should go."""
+    budget = math.floor((1 - Fraction("0.95")) * 32768)
+    assert impl.protected_mask(32768, 4, 4096).sum() == 4100
+    assert budget == 1638
+    assert impl.protected_mask(32768).sum() < budget
+
+
+@pytest.mark.spec("HubKV-13")
+def test_ranking_by_the_mask_spares_what_the_printed_one_does_not(impl):
+    scores, protected = crowded_scores()
+    out = impl.hubkv_refine(scores, 0.95, protected.expand(scores.shape))
+    kept = oracle.top_k_mask(out[0].masked_fill(protected, torch.inf), 20)
+    assert (kept & protected).sum() == 12
+    assert kept.sum() == 20
+
+
+@pytest.mark.spec("HubKV-12")
+def test_a_protected_neighbour_would_suppress_a_hub_and_flatten_its_head(impl):
+    """The token beside a strong sink keeps its score, and the sink's score its head's weight."""
+    scores = torch.tensor([[8.0, 0.5, 0.25, 0.25, 0.25, 0.25], [0.25, 0.5, 0.25, 0.25, 0.25, 0.25]])
+    protected = torch.tensor([True] + [False] * 5).expand(2, 6)
+    out = impl.hubkv_refine(scores, 1.0, protected, radius=1)
+    assert_close(out[:, 1], 0.5)
+
+
+@pytest.mark.spec("HubKV-Prop3")
+@given(grid(2, 9, low=-8, high=8), st.integers(0, 100))
+def test_shifted_scores_can_be_refined(impl, scores, percent):
+    shifted = impl.shift_scores(scores)
+    out = impl.hubkv_refine(shifted, percent / 100)
+    assert_at_most(torch.zeros(()), out)
+    assert_at_most(out, 1.2 * shifted)
