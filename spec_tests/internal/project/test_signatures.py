@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import reference
+from optimized import distributed
 from reference._validation.docstrings import admits
 
 GOLDEN = Path(__file__).parent / "signatures.txt"
@@ -52,6 +53,27 @@ def said(hint: Any) -> str:
 def text() -> str:
     """Return the expected content of `signatures.txt`."""
     return "\n".join(line for name in reference.__all__ for line in lines(name)) + "\n"
+
+
+@pytest.mark.parametrize("settings", [reference.HubSettings, reference.GraphSettings])
+def test_a_default_is_the_same_in_the_settings_and_in_every_function(settings):
+    """A default that is changed in one place and forgotten in another is found here."""
+    package, names = settings.__module__.rpartition(".")[0], reference.__all__
+    functions = [unwrap(f) for f in (getattr(reference, name) for name in names) if isfunction(f)]
+    functions += [distributed.head_weights, distributed.hubkv_refine]
+    found = {
+        (function.__module__, function.__name__, name): parameter.default
+        for function in functions
+        if function.__name__ != "nms" and function.__module__.startswith((package, "optimized"))
+        for name, parameter in signature(function).parameters.items()
+        if name in settings._field_defaults and parameter.default is not Parameter.empty
+    }
+    assert len(found) > len(settings._field_defaults)
+    assert not {
+        place: default
+        for place, default in found.items()
+        if default != settings._field_defaults[place[2]]
+    }
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
