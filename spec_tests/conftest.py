@@ -17,6 +17,7 @@ from spec_tests.called_functions import functions_called_by, functions_of_test, 
 from spec_tests.implementation import COMPOSED, TRITON, Implementation, layers_on, under_test
 from spec_tests.index import are_only_named_in_papers
 from spec_tests.limits import SECONDS
+from spec_tests.program import NotAProgram
 from spec_tests.report.fault_localization import LEVELS
 from spec_tests.report.plugin import Plugin
 from spec_tests.report.summary import PAPERS, lines_on_misspelt_names
@@ -161,7 +162,8 @@ def pytest_configure(config):
         how = device, ours, paper, config.getoption("--call-limit")
         impls = [Implementation(name, *how) for name in names]
     except (ImportError, AttributeError) as error:
-        raise pytest.UsageError(f"--impl or --command: {error}") from error
+        given = "--command" if isinstance(error, NotAProgram) else "--impl"
+        raise pytest.UsageError(f"{given}: {error}") from error
     if idle := [impl for impl in impls if not impl.offered]:
         raise pytest.UsageError(f"--impl: {'; '.join(map(nothing_to_test_message, idle))}")
     config.stash[IMPLEMENTATIONS] = impls

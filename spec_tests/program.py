@@ -41,6 +41,10 @@ SHOWN = 200
 """Characters of a line that an error message shows."""
 
 
+class NotAProgram(ImportError):
+    """A command does not start, or its first line is not as the protocol says."""
+
+
 class ProgramEnded(Exception):
     """The program ended in place of an answer."""
 
@@ -62,7 +66,7 @@ class Program:
         command: the command line, split as a shell splits it; there is no shell.
 
     Raises:
-        ImportError: it does not start, or its first line is not as the protocol says.
+        NotAProgram: it does not start, or its first line is not as the protocol says.
     """
 
     def __init__(self, command: str):
@@ -84,14 +88,14 @@ class Program:
                 self.words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors
             )
         except OSError as error:
-            raise ImportError(f"{self.command!r} does not start: {error}") from error
+            raise NotAProgram(f"{self.command!r} does not start: {error}") from error
         self.lines: Queue[bytes] = Queue()
         Thread(target=forward_lines, args=(self.process, self.lines), daemon=True).start()
         try:
             offer = parsed(self.next_line(START))
         except (ProgramEnded, NoAnswer) as error:
             self.stop()
-            raise ImportError(f"{self.command!r} offers nothing: {error}") from error
+            raise NotAProgram(f"{self.command!r} offers nothing: {error}") from error
         self.functions, self.dtypes, self.exact = read_offer(self.command, offer)
 
     def restart_if_ended(self) -> None:
@@ -235,19 +239,19 @@ def read_offer(command: str, offer: Any) -> tuple[frozenset[str], tuple[Any, ...
     """Return the functions and dtypes that a program offers, and whether tensors are base64.
 
     Raises:
-        ImportError: its first line is not as the protocol says.
+        NotAProgram: its first line is not as the protocol says.
     """
     offer = offer if isinstance(offer, dict) else {}
     known = f"first line of {command!r} must have"
     if offer.get("protocol") != PROTOCOL:
-        raise ImportError(f"{known} protocol {PROTOCOL}, got {offer.get('protocol')!r}")
+        raise NotAProgram(f"{known} protocol {PROTOCOL}, got {offer.get('protocol')!r}")
     functions, dtypes = offer.get("functions"), offer.get("dtypes", ["float64", "float32"])
     if not isinstance(functions, list) or not all(isinstance(name, str) for name in functions):
-        raise ImportError(f"{known} functions, a list of names, got {functions!r}")
+        raise NotAProgram(f"{known} functions, a list of names, got {functions!r}")
     if not isinstance(dtypes, list) or not {*dtypes} <= DTYPES.keys():
-        raise ImportError(f"{known} dtypes, a list from {', '.join(DTYPES)}, got {dtypes!r}")
+        raise NotAProgram(f"{known} dtypes, a list from {', '.join(DTYPES)}, got {dtypes!r}")
     if (form := offer.get("tensors", FORMS[0])) not in FORMS:
-        raise ImportError(f"{known} tensors 'lists' or 'base64', got {form!r}")
+        raise NotAProgram(f"{known} tensors 'lists' or 'base64', got {form!r}")
     return frozenset(functions), tuple(DTYPES[name] for name in dtypes), form == FORMS[1]
 
 
