@@ -14,7 +14,7 @@ from statistics import median
 from textwrap import indent
 
 import torch
-import walks  # noqa: F401  registers the pictures of the walks
+import walkthrough_pictures  # noqa: F401  registers the pictures of the walks
 from drawing import DOCS, FOLDER, INK, STRONG, WEAK, draw_figures, figure
 from matplotlib.axes import Axes
 from shipped_tables import tables

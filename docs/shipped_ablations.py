@@ -24,13 +24,13 @@ from optimized.models.prefill import Step, prefill
 from optimized.models.selection import kept_entries
 from optimized.models.systems import correct_hex, system_named
 from optimized.study import command
+from optimized.study.compared_systems import PAIRS
 from optimized.study.documents import Document
 from optimized.study.evaluate import Batch, batches
+from optimized.study.measurements import Row, Settings, Trial
 from optimized.study.metrics import DocumentMetrics
-from optimized.study.paired_comparison import PAIRS
 from optimized.study.significance import chances, differences, holm, interval, shares
-from optimized.study.timing import Clock
-from optimized.study.trials import Row, Settings, Trial
+from optimized.study.stage_clock import Clock
 
 RATIOS = (0.8, 0.9, 0.95, 0.97)
 DOCUMENTS = {"words": ("--documents", "32", "--needles", "8"), "bytes": ()}

@@ -13,12 +13,12 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 import reference
-from spec_tests.called_functions import functions_called_by, functions_of_test, may_call_any
+from spec_tests.functions_in_source import functions_called_by, functions_of_test, may_call_any
 from spec_tests.implementation import COMPOSED, TRITON, Implementation, layers_on, under_test
 from spec_tests.index import are_only_named_in_papers
 from spec_tests.limits import SECONDS
 from spec_tests.program import NotAProgram
-from spec_tests.report.fault_localization import LEVELS
+from spec_tests.report.fault_diagnosis import LEVELS
 from spec_tests.report.plugin import Plugin
 from spec_tests.report.summary import PAPERS, lines_on_misspelt_names
 from spec_tests.report.test_kinds import ORDER, count_tests_by_kind, kind_of

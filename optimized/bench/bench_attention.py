@@ -1,7 +1,7 @@
 """Attention over compressed caches: 4 kv heads of 64, group 4.
 
 The slow side is the same attention over all tokens, in full precision or restored. The steps of a
-model with these caches are timed by `optimized.bench.memory`.
+model with these caches are timed by `optimized.bench.model_memory`.
 """
 
 from functools import partial

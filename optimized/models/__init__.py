@@ -11,7 +11,7 @@ from optimized.models.attach import attach, detach
 from optimized.models.compress_prompt import compressed
 from optimized.models.compressing import compressing
 from optimized.models.decoding_cache import DecodingTransformersCache
-from optimized.models.eviction import EvictionCache
+from optimized.models.eviction_cache import EvictionCache
 from optimized.models.hex import HexTransformersCache
 from optimized.models.prefill import Prefilled, Step, prefill, unrotated
 from optimized.models.quantized import QuantizedTransformersCache

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import optimized
 from optimized import DecodingConfig, GraphSettings, HexConfig, Scored, kept_count
 from optimized.models import argument_checks as checks
-from optimized.models._typing import PreTrainedModel
+from optimized.models._pretrained_model import PreTrainedModel
 from optimized.models.attach import attach
 from optimized.models.attention import input_device
 from optimized.models.decoding_cache import SCORES, DecodingTransformersCache

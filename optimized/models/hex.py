@@ -61,7 +61,7 @@ class HexLayer(RestoringLayer):
         checked((held, query, keys, values), {})
         if not on_gpu((query, self.held)) or kernel_of("hex_decode") is None:
             return laid.decoded(self.held, query, keys, values)
-        from optimized.kernels.hex._packed_decode import decoded
+        from optimized.kernels.hex._packed_decode_step import decoded
 
         with gpu_context((query,)):
             return decoded(self.held, query, keys, values)

@@ -11,10 +11,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from optimized.models import argument_checks as checks
-from optimized.models._typing import PreTrainedModel
+from optimized.models._pretrained_model import PreTrainedModel
 from optimized.models.attach import require_attachment
 from optimized.models.attention import attentions, decoder_of, unrotated_queries
-from optimized.models.eviction import EvictionCache, EvictionLayer, Observer
+from optimized.models.eviction_cache import EvictionCache, EvictionLayer, Observer
 from optimized.models.layer import AttendingCache, Digest
 from reference._validation.checks import must_be
 from reference._validation.types import Positive

@@ -10,7 +10,7 @@ from torch import Tensor
 import optimized
 from optimized import Scored
 from optimized.models.attention import Softmax
-from optimized.models.eviction import EvictionCache, EvictionLayer, ragged_without_positions
+from optimized.models.eviction_cache import EvictionCache, EvictionLayer, ragged_without_positions
 from optimized.models.layer import AttendingCache, AttendingLayer
 from optimized.models.quantized import QUANTIZERS, quantize, restore
 from optimized.models.systems import System, hex_settings, refinement_settings

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from optimized import Scored
 from optimized.models import argument_checks as checks
-from optimized.models._typing import PreTrainedModel
-from optimized.models.eviction import EvictionCache
+from optimized.models._pretrained_model import PreTrainedModel
+from optimized.models.eviction_cache import EvictionCache
 from optimized.models.prefill import Prefilled, Step
 from optimized.vector.scorers._padding import protected_ends
 from reference._validation.checks import must_be

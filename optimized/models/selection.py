@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from optimized import Scored
-from optimized.models.eviction import pool_budgets
+from optimized.models.eviction_cache import pool_budgets
 from optimized.models.prefill import Prefilled
 from optimized.models.scorer import Scores
 from optimized.models.systems import System, selection_call

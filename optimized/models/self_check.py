@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache
 
 import optimized
-from optimized.models._typing import PreTrainedModel
+from optimized.models._pretrained_model import PreTrainedModel
 from optimized.models.attention import (
     CHECKING,
     attentions,
@@ -26,7 +26,7 @@ from optimized.models.attention import (
     unwrap_latent_expansion,
     wrap_latent_expansion,
 )
-from optimized.models.eviction import EvictionCache, EvictionLayer
+from optimized.models.eviction_cache import EvictionCache, EvictionLayer
 from reference.precision import widen
 
 CALLS = ((0, 8), (8, 12))

@@ -26,12 +26,12 @@ from optimized.models.fastkvzip_gates import FILE, load_gates
 from optimized.models.layer import count_full_attention_layers
 from optimized.models.scorers import SCORERS
 from optimized.models.systems import System
-from optimized.study import documents, evaluate, parity_check, report, table
+from optimized.study import documents, evaluate, reference_check, report, table
+from optimized.study.compared_systems import systems_named
+from optimized.study.measurements import Settings, trials
 from optimized.study.overrides import changed, read
-from optimized.study.paired_comparison import systems_named
 from optimized.study.pictures import PICTURES, Picture, pictures
 from optimized.study.record import record
-from optimized.study.trials import Settings, trials
 from optimized.tiny import MODELS
 from optimized.tiny.tasks import CONTINUE, REPEAT
 
@@ -166,7 +166,7 @@ def measure(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
     """Measure all systems of a run, and return the figures and the pictures."""
     chosen = changed(systems_named(given.systems), read(given.set or ()))
     with threads(few=True):
-        for name in parity_check.disagreeing_functions():
+        for name in reference_check.disagreeing_functions():
             said = f"optimized.{name} no longer computes reference.{name}"
             print(f"python -m optimized: warning: {said}", file=sys.stderr)
     model, texts, settings = prepare(given)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from transformers import PreTrainedTokenizerBase
 
 from optimized.tiny.corpus import files
+from optimized.tiny.corpus_tokenizer import whole_words
 from optimized.tiny.tasks import Fact, facts
-from optimized.tiny.tokens import whole_words
 
 PIECE = 160
 """Longer lines are cut at spaces, so that a fact can be inserted nearly anywhere."""

@@ -9,16 +9,16 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from optimized.models import argument_checks as checks
-from optimized.models.eviction import map_both
+from optimized.models.eviction_cache import map_both
 from optimized.models.layer import WindowLayer
 from optimized.models.prefill import prefill
 from optimized.models.quantized_eviction import quantize_tokens, restore_tokens
 from optimized.models.selection import kept_entries
 from optimized.study.documents import Document
+from optimized.study.measurements import Row, Settings, Trial
 from optimized.study.metrics import DocumentMetrics
-from optimized.study.score_runner import PromptScorers
-from optimized.study.timing import Clock
-from optimized.study.trials import Row, Settings, Trial
+from optimized.study.prompt_scorers import PromptScorers
+from optimized.study.stage_clock import Clock
 
 BATCH = 8
 """Number of documents in one batch."""

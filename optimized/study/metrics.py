@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel
 
 from optimized.models.attention import Softmax
-from optimized.models.eviction import EvictionCache, EvictionLayer
+from optimized.models.eviction_cache import EvictionCache, EvictionLayer
 from optimized.models.prefill import Prefilled, Step, install_watchers
 from optimized.study.documents import Document
 

@@ -6,10 +6,10 @@ from importlib import metadata
 from math import isfinite
 from typing import Any
 
+from optimized.study.compared_systems import corrections_in_use
 from optimized.study.documents import Document, have_overlap
-from optimized.study.paired_comparison import corrections_in_use
+from optimized.study.measurements import Row
 from optimized.study.significance import differences, fewest, interval, shares, verdicts
-from optimized.study.trials import Row
 
 SCHEMA = 5
 LEAST = 0.1

@@ -14,7 +14,7 @@ from scipy.stats import bootstrap
 
 from optimized.models.scorers.random import Random
 from optimized.models.systems import System
-from optimized.study.trials import Row
+from optimized.study.measurements import Row
 
 RESAMPLES, LEVEL, ALPHA = 2000, 0.95, 0.05
 FLIPS = 1 << 17

@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import LlamaForCausalLM
 
+from optimized.tiny.corpus_tokenizer import CorpusTokenizer
 from optimized.tiny.tasks import REPEAT, Fact, facts, hidden
-from optimized.tiny.tokens import CorpusTokenizer
 
 
 class Needle(NamedTuple):

@@ -8,8 +8,8 @@ import torch
 
 from optimized.models.attach import attach
 from optimized.models.fastkvzip_gates import learn_gates, save_gates
+from optimized.tiny.corpus_tokenizer import CorpusTokenizer
 from optimized.tiny.tasks import REPEAT, facts, hidden
-from optimized.tiny.tokens import CorpusTokenizer
 
 
 def main() -> None:

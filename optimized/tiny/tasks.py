@@ -9,7 +9,7 @@ from random import Random
 from typing import NamedTuple
 
 from optimized.tiny.corpus import Split
-from optimized.tiny.tokens import CorpusTokenizer
+from optimized.tiny.corpus_tokenizer import CorpusTokenizer
 
 Piece = tuple[Sequence[int], float]
 

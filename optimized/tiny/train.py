@@ -19,10 +19,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from optimized.tiny import MODELS
 from optimized.tiny.configs import MUON, PLANS, Plan, Stage
+from optimized.tiny.corpus_tokenizer import CorpusTokenizer
 from optimized.tiny.evaluate import bits_per_byte, needle_accuracy
 from optimized.tiny.muon import Muon
 from optimized.tiny.tasks import draw_task_row
-from optimized.tiny.tokens import CorpusTokenizer
 
 
 def config(plan: Plan, on: CorpusTokenizer) -> LlamaConfig:

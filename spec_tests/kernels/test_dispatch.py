@@ -25,7 +25,7 @@ from optimized.kernels.hex.attention import attended
 from reference import GraphSettings, HexConfig, HubSettings, RaggedCache, Scored
 from reference._validation.contract import trusted
 from spec_tests.accuracy import cast
-from spec_tests.kernels.test_rows import SMALL, WAITS
+from spec_tests.kernels.test_every_kernel import SMALL, WAITS
 
 COMPOSED = [name for name in kernels.__all__ if name not in kernels.LAUNCHERS]
 HUB = {"moments_kernel", "weights_kernel", "refine_kernel"}

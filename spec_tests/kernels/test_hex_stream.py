@@ -13,7 +13,7 @@ import reference
 from optimized import kernels
 from optimized.bench.launch_recorder import recorded
 from optimized.hex_packed_layout import TILE, PackedCache
-from optimized.kernels.hex._packed_decode import decoded
+from optimized.kernels.hex._packed_decode_step import decoded
 from optimized.kernels.hex.attention import taken
 from optimized.vector.hex import decode_step as processor
 from optimized.vector.hex.cache_layout import StackedCache

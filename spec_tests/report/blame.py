@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import reference
 from spec_tests.report.calls import Call
-from spec_tests.report.fault_localization import explains
+from spec_tests.report.fault_diagnosis import explains
 
 
 def explaining_steps(call: Call) -> list[str]:

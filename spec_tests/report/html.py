@@ -4,7 +4,7 @@ import re
 from html import escape
 from typing import Any
 
-from spec_tests.report.fault_localization import LEVELS
+from spec_tests.report.fault_diagnosis import LEVELS
 from spec_tests.report.summary import (
     lines_by_paper,
     lines_on_misspelt_names,

@@ -11,12 +11,12 @@ import pytest
 
 import reference
 from spec_tests.accuracy import are_equal
-from spec_tests.called_functions import functions_of_test, text
+from spec_tests.functions_in_source import functions_of_test, text
 from spec_tests.implementation import Implementation
 from spec_tests.index import HERE
 from spec_tests.report.blame import explaining_steps, steps, timed_out_steps
 from spec_tests.report.calls import UNFAULTED, Call
-from spec_tests.report.fault_localization import (
+from spec_tests.report.fault_diagnosis import (
     CHANGES,
     CRASH,
     ERRORS,

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from hypothesis.errors import HypothesisException
 
-from spec_tests.called_functions import functions_of_test
+from spec_tests.functions_in_source import functions_of_test
 from spec_tests.implementation import LACKS, Implementation, under_test
 from spec_tests.limits import limited_memory
 from spec_tests.program import NotSupported
 from spec_tests.report import html, summary, terminal
 from spec_tests.report.calls import LAST, record_passing_calls
-from spec_tests.report.fault_localization import LEVELS, NEVER, Fault, find_fault
+from spec_tests.report.fault_diagnosis import LEVELS, NEVER, Fault, find_fault
 from spec_tests.report.messages import equations_of, failure_claims
 from spec_tests.report.test_kinds import Tests, counts_as_lists, counts_from_lists, kind_of
 

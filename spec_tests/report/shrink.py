@@ -13,7 +13,7 @@ import reference
 from spec_tests.limits import DoesNotEnd, Limit
 from spec_tests.report.axis_names import is_name, leaves, names_of_axes, replace_argument
 from spec_tests.report.calls import Call
-from spec_tests.report.fault_localization import (
+from spec_tests.report.fault_diagnosis import (
     Fault,
     Inputs,
     edge_and_simpler_inputs,

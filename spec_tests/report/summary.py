@@ -14,8 +14,8 @@ import torch
 
 from spec_tests.implementation import Implementation
 from spec_tests.index import ROOT, equations, source_equations
-from spec_tests.report import fault_localization as faults
-from spec_tests.report.fault_localization import LEVELS
+from spec_tests.report import fault_diagnosis as faults
+from spec_tests.report.fault_diagnosis import LEVELS
 from spec_tests.report.test_kinds import OF_LEVEL, ORDER, Tests, run_state_by_kind
 from spec_tests.report.tex import tex_equations
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spec_tests.report.fault_localization import LEVELS
+from spec_tests.report.fault_diagnosis import LEVELS
 from spec_tests.report.summary import (
     lines_by_paper,
     lines_on_misspelt_names,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import reference
-from spec_tests.called_functions import (
+from spec_tests.functions_in_source import (
     functions_called_by,
     functions_of_test,
     may_call_any,

@@ -7,20 +7,20 @@ from typing import Any, NamedTuple
 from transformers import PreTrainedModel
 
 from optimized.study.documents import Document
+from optimized.study.measurements import Settings
 from optimized.study.pictures import (
     captured,
     graphkv_keys,
     graphkv_plots,
     hex_ablations,
     hex_plots,
-    hex_settings,
+    hex_setting_costs,
+    hubkv_attention_columns,
     hubkv_clusters,
-    hubkv_columns,
     hubkv_plots,
 )
 from optimized.study.pictures.captured import Captured
 from optimized.study.pictures.drawing import draw
-from optimized.study.trials import Settings
 
 
 class Picture(NamedTuple):
@@ -76,16 +76,16 @@ PICTURES = {
     "hubkv_columns": Plan(
         "Columns of attention (HubKV, Fig. 2)",
         3.2,
-        lambda of: hubkv_columns.maps(of.caught),
+        lambda of: hubkv_attention_columns.maps(of.caught),
         hubkv_plots.columns,
-        hubkv_columns.maps_caption,
+        hubkv_attention_columns.maps_caption,
     ),
     "hubkv_density": Plan(
         "Neighbours draw attention alike (HubKV, Fig. 9)",
         2.8,
-        lambda of: hubkv_columns.density_autocorrelations(of.caught.density),
+        lambda of: hubkv_attention_columns.density_autocorrelations(of.caught.density),
         hubkv_plots.density_autocorrelation,
-        hubkv_columns.correlation_caption,
+        hubkv_attention_columns.correlation_caption,
     ),
     "graphkv_likeness": Plan(
         "Likeness of keys, before and after (GraphKV, Fig. 2)",
@@ -104,9 +104,9 @@ PICTURES = {
     "hex_settings": Plan(
         "What each setting costs (HEX, Fig. 3)",
         4.6,
-        lambda of: hex_settings.settings(of.caught, of.how.reading),
+        lambda of: hex_setting_costs.settings(of.caught, of.how.reading),
         hex_plots.settings,
-        hex_settings.settings_caption,
+        hex_setting_costs.settings_caption,
     ),
     "hex_ablations": Plan(
         "What each component is good for (HEX, Table 4)",

@@ -13,8 +13,8 @@ from optimized.models.layer import count_full_attention_layers
 from optimized.models.prefill import Step, prefill
 from optimized.models.systems import system_named
 from optimized.study.documents import Document
-from optimized.study.score_runner import PromptScorers
-from optimized.study.trials import Settings, Trial
+from optimized.study.measurements import Settings, Trial
+from optimized.study.prompt_scorers import PromptScorers
 
 DOCUMENTS = 8
 """Number of documents whose scores are used: the longest ones."""

@@ -8,8 +8,8 @@ from torch import Tensor
 
 import optimized as kv
 from optimized.models.systems import refinement_settings, system_named
+from optimized.study.pictures.caption_phrases import share, verdict
 from optimized.study.pictures.captured import Captured
-from optimized.study.pictures.words import share, verdict
 
 SHOWN, BEST, BINS, KEPT, ROUNDS = 128, 10, 20, 0.05, 3
 

@@ -10,9 +10,9 @@ import optimized as kv
 from optimized.models.systems import FULL, System
 from optimized.study.documents import Document
 from optimized.study.evaluate import evaluate
-from optimized.study.pictures.words import verdict
+from optimized.study.measurements import Settings, Trial
+from optimized.study.pictures.caption_phrases import verdict
 from optimized.study.significance import differences, interval, shares
-from optimized.study.trials import Settings, Trial
 
 PRINTED = {
     "3-full": 55.42,

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 import optimized as kv
-from optimized.study.pictures.words import share, verdict
+from optimized.study.pictures.caption_phrases import share, verdict
 
 PICKS, SEGMENTS, DISTANCES, FIRST = 80, 64, 150, 4
 

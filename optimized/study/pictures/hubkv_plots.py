@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from optimized.study.pictures.drawing import HEAT, INK, STRONG, THIRD, WEAK, image, title
-from optimized.study.pictures.hubkv_columns import Map
+from optimized.study.pictures.hubkv_attention_columns import Map
 
 SMOOTH = 5
 ORDERS = (("top", "Top-K", WEAK, "-"), ("nms", "neighbours suppressed", STRONG, "-"))

@@ -20,7 +20,7 @@ from transformers import CONFIG_MAPPING, DynamicCache
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from optimized import models
-from optimized.models.eviction import EvictionLayer
+from optimized.models.eviction_cache import EvictionLayer
 from optimized.models.layer import WindowLayer
 from spec_tests.index import ROOT
 from spec_tests.internal.models.oracle import NOW, CurrentTurn, Turn, VisibleEntries

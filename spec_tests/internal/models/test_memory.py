@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import optimized
-from optimized.bench.memory import most_alive
+from optimized.bench.model_memory import most_alive
 from optimized.models.systems import selection_call, system_named
 
 

@@ -13,13 +13,13 @@ import torch
 from jsonschema import Draft202012Validator
 
 import reference
-from spec_tests import called_functions
+from spec_tests import functions_in_source
 from spec_tests.accuracy import are_equal, assert_close, assert_equal
 from spec_tests.index import HERE, ROOT
 from spec_tests.report import summary, tex
 from spec_tests.report.blame import explaining_steps, steps
 from spec_tests.report.calls import LAST, SMALL, UNFAULTED, Call, record_calls, record_passing_calls
-from spec_tests.report.fault_localization import find_fault, outcome_of
+from spec_tests.report.fault_diagnosis import find_fault, outcome_of
 from spec_tests.report.literals import first_difference, literal, result_as_text
 from spec_tests.report.messages import matching_mutants
 from spec_tests.report.plugin import Plugin, write_atomically
@@ -656,11 +656,11 @@ def test_every_equation_reads_as_text_and_as_mathml():
 
 def test_what_is_not_collected_asks_for_nothing_that_is_offered():
     for file in HERE.rglob("test_*.py"):
-        if "getattr(impl" not in called_functions.text(file):
-            for name in called_functions.names_by_function(file):
-                assert called_functions.functions_called_by(
+        if "getattr(impl" not in functions_in_source.text(file):
+            for name in functions_in_source.names_by_function(file):
+                assert functions_in_source.functions_called_by(
                     file, name
-                ) <= called_functions.functions_in_text(file), (
+                ) <= functions_in_source.functions_in_text(file), (
                     file,
                     name,
                 )

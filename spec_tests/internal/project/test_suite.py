@@ -15,7 +15,7 @@ from jaxtyping import Float, TypeCheckError
 from torch import Tensor
 
 import reference
-from spec_tests.called_functions import functions_called_by
+from spec_tests.functions_in_source import functions_called_by
 from spec_tests.implementation import move_to_device
 from spec_tests.index import HERE, ROOT
 from spec_tests.inputs import CORNERS, INPUTS, REFUSALS

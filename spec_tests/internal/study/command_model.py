@@ -13,7 +13,7 @@ from transformers import AutoConfig
 from optimized.__main__ import main
 from optimized.study import record
 from optimized.tiny import BYTES
-from optimized.tiny.tokens import CorpusTokenizer
+from optimized.tiny.corpus_tokenizer import CorpusTokenizer
 from spec_tests.internal.models.random_model import with_random_weights
 
 TEXT = "".join(

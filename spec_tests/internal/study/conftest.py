@@ -21,7 +21,5 @@ def checked_command(command_model, tmp_path):
 @pytest.fixture
 def command(checked_command, monkeypatch):
     """Return the command without the check at its start, which takes longer than a small run."""
-    from optimized.study import parity_check
-
     monkeypatch.setattr(parity_check, "disagreeing_functions", list)
     return checked_command

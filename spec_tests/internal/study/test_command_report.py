@@ -19,13 +19,13 @@ pytest.importorskip("transformers")
 
 from optimized.models.systems import system_named
 from optimized.study.chart import quality, series
-from optimized.study.paired_comparison import everything
+from optimized.study.compared_systems import everything
+from optimized.study.measurements import Row, Trial
 from optimized.study.pictures.drawing import INK, PAGE
 from optimized.study.record import needles_unusable_reason
 from optimized.study.report import verdict_line
 from optimized.study.report_figures import embedded
 from optimized.study.significance import fewest
-from optimized.study.trials import Row, Trial
 from spec_tests.internal.study.command_model import main
 
 LETTER = 5

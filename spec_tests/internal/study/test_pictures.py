@@ -11,13 +11,13 @@ pytest.importorskip("matplotlib")
 import optimized
 from optimized.study.pictures import (
     PICTURES,
+    caption_phrases,
     captured,
     graphkv_keys,
+    hubkv_attention_columns,
     hubkv_clusters,
-    hubkv_columns,
-    words,
 )
-from optimized.study.pictures.hex_settings import mean_output_norm
+from optimized.study.pictures.hex_setting_costs import mean_output_norm
 from spec_tests.internal.study.test_command_report import TagBalanceParser
 
 DRAWN = ("--pictures", "--systems", "full", "--needles", "0", "--documents", "2")
@@ -77,21 +77,23 @@ def test_density_is_the_mean_of_a_column():
 def test_one_column_that_draws_everything_is_the_strongest():
     density = torch.full((2, 40), 0.01)
     density[0, 7] = density[1, 7] = 10.0
-    shares, strong = hubkv_columns.strongest(density)
+    shares, strong = hubkv_attention_columns.strongest(density)
     assert bool((shares > 0.95).all())
     assert strong[:, 0].tolist() == [7, 7]
-    assert hubkv_columns.agreement(torch.tensor([[[3, 4], [4, 9], [3, 4]]])) == pytest.approx(4 / 6)
+    assert hubkv_attention_columns.agreement(
+        torch.tensor([[[3, 4], [4, 9], [3, 4]]])
+    ) == pytest.approx(4 / 6)
 
 
 def test_even_attention_adds_up_and_falls():
-    even = hubkv_columns.uniform_attention_received(50)
+    even = hubkv_attention_columns.uniform_attention_received(50)
     assert float(even.sum()) == pytest.approx(1)
     assert float(even[-1]) == pytest.approx(1 / 50**2)
     assert bool((even.diff() < 0).all())
 
 
 def test_maps_are_attention_of_the_content(caught):
-    found, maps = hubkv_columns.maps(caught)
+    found, maps = hubkv_attention_columns.maps(caught)
     assert [one.layer for one in maps] == found["layers"] == [0, 5]
     one, inner = maps[0], caught.content
     query = caught.queries[0, 0, one.head, inner.stop - 1]
@@ -103,7 +105,7 @@ def test_maps_are_attention_of_the_content(caught):
 
 def test_a_sequence_that_alternates_is_correlated_at_even_distances():
     density = (torch.arange(60) % 2).float().expand(2, 3, 2, 60)
-    found = hubkv_columns.density_autocorrelations(density)
+    found = hubkv_attention_columns.density_autocorrelations(density)
     for name in ("heads", "mean"):
         assert found[name][1] == pytest.approx(-1, abs=0.01)
         assert found[name][2] == pytest.approx(1, abs=0.01)
@@ -149,7 +151,7 @@ def test_the_length_of_attention_is_that_of_its_values():
 def test_layers_are_spread_and_verdicts_are_graded():
     assert captured.spread_layers(2, 4) == (0, 1)
     assert captured.spread_layers(32, 4) == (0, 10, 21, 31)
-    agrees = [words.verdict(*said) for said in ((True,), (False, True), (False,))]
+    agrees = [caption_phrases.verdict(*said) for said in ((True,), (False, True), (False,))]
     assert len(set(agrees)) == 3
 
 

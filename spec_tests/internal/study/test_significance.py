@@ -11,9 +11,9 @@ from scipy.stats import permutation_test
 pytest.importorskip("transformers")
 
 from optimized.study import significance, table
-from optimized.study.paired_comparison import systems_named
+from optimized.study.compared_systems import systems_named
+from optimized.study.measurements import Row, Trial
 from optimized.study.significance import chances, fewest, holm, interval, verdicts
-from optimized.study.trials import Row, Trial
 
 
 def rows_of(names: list[str], documents: int, seed: int, gain: float = 0.0) -> list[Row]:

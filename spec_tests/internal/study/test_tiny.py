@@ -12,11 +12,11 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from optimized.tiny import BYTES, MODELS, WORDS, corpus, tasks, tokenizer, train
+from optimized.tiny import BYTES, MODELS, WORDS, build_tokenizers, corpus, tasks, train
 from optimized.tiny.configs import PLANS, WARMUP
+from optimized.tiny.corpus_tokenizer import CorpusTokenizer, whole_words
 from optimized.tiny.evaluate import greedy_matches, needle, needle_accuracy, repeat_accuracy
 from optimized.tiny.muon import orthogonal
-from optimized.tiny.tokens import CorpusTokenizer, whole_words
 
 ANY_TEXT = [
     "",
@@ -103,7 +103,7 @@ def test_a_word_that_a_tokenizer_does_not_know_is_none_that_it_has_whole():
 
 
 def test_the_tokenizers_are_those_that_their_module_makes(tmp_path):
-    made = tokenizer.finished(tokenizer.of_bytes())
+    made = build_tokenizers.finished(build_tokenizers.of_bytes())
     made.save_pretrained(tmp_path)
     assert (tmp_path / "tokenizer.json").read_text() == (BYTES / "tokenizer.json").read_text()
 

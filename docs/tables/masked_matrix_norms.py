@@ -1,4 +1,4 @@
-"""What masking changes in a matrix, in norms of it: `python docs/tables/mask_norms.py`."""
+"""What masking changes in a matrix, in norms of it: `python docs/tables/masked_matrix_norms.py`."""
 
 from collections.abc import Callable
 from math import sqrt

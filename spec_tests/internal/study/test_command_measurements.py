@@ -23,12 +23,12 @@ from optimized.models.self_check import ModelTraits
 from optimized.models.systems import REFINEMENTS, refinement_settings, system_named
 from optimized.readings import READINGS
 from optimized.study import evaluate
+from optimized.study.compared_systems import DEFAULT
 from optimized.study.documents import Maker
 from optimized.study.overrides import KINDS, RECORDS, read
-from optimized.study.paired_comparison import DEFAULT
 from optimized.study.record import SCHEMA
 from optimized.tiny import WORDS
-from optimized.tiny.tokens import CorpusTokenizer
+from optimized.tiny.corpus_tokenizer import CorpusTokenizer
 from spec_tests.internal.models.random_model import LATENT
 from spec_tests.internal.study.command_model import TEXT, CommandRunner, save_random_model
 

@@ -1,6 +1,6 @@
 """The file `signatures.txt` holds the public signatures, so that each change shows in a diff.
 
-`python -m spec_tests.internal.project.test_signatures` writes it again.
+`python -m spec_tests.internal.project.test_signatures_file` writes it again.
 """
 
 import ast
@@ -89,7 +89,7 @@ def test_a_tensor_is_held_to_its_range(dtype):
 
 def test_the_public_signatures_are_those_on_file():
     assert text() == GOLDEN.read_text(), (
-        "python -m spec_tests.internal.project.test_signatures writes them anew"
+        "python -m spec_tests.internal.project.test_signatures_file writes them anew"
     )
 
 

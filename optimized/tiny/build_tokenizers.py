@@ -1,4 +1,4 @@
-"""`python -m optimized.tiny.tokenizer`: build the tokenizers of the shipped models."""
+"""`python -m optimized.tiny.build_tokenizers`: build the tokenizers of the shipped models."""
 
 import re
 from collections import Counter

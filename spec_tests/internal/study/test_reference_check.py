@@ -13,7 +13,7 @@ import torch
 import optimized
 import reference
 from optimized import list_backends
-from optimized.study import parity_check
+from optimized.study import reference_check
 
 WARNING = "python -m optimized: warning: optimized.{0} no longer computes reference.{0}"
 
@@ -54,19 +54,19 @@ def test_every_function_of_the_command_is_checked_that_has_a_text_of_its_own():
     text = "".join(file.read_text() for file in files)
     called = set(re.findall(r"\b(?:kv|optimized)\.(\w+)\(", text)) & {*reference.__all__}
     own = {name for name, body, _ in list_backends.lines() if "(no loop)" not in body}
-    assert called & own <= parity_check.sample_calls().keys()
+    assert called & own <= reference_check.sample_calls().keys()
 
 
-@pytest.mark.parametrize("name", parity_check.sample_calls())
+@pytest.mark.parametrize("name", reference_check.sample_calls())
 def test_every_function_that_is_called_is_named_by_itself(monkeypatch, name):
     assert hasattr(reference, name)
     monkeypatch.setattr(optimized, name, lambda *_, **__: torch.zeros(1))
-    assert list(parity_check.disagreeing_functions()) == [name]
+    assert list(reference_check.disagreeing_functions()) == [name]
 
 
 def test_a_function_that_raises_is_named(monkeypatch):
     monkeypatch.setattr(optimized, "retain", None)
-    assert list(parity_check.disagreeing_functions()) == ["retain"]
+    assert list(reference_check.disagreeing_functions()) == ["retain"]
 
 
 @pytest.mark.parametrize("name", ["retain", "hub_mask", "select"])
@@ -79,18 +79,18 @@ def test_one_entry_of_a_mask_is_seen(monkeypatch, name):
         return mask
 
     monkeypatch.setattr(optimized, name, flipped)
-    assert list(parity_check.disagreeing_functions()) == [name]
+    assert list(reference_check.disagreeing_functions()) == [name]
 
 
 @pytest.mark.parametrize("name", ["hubkv_refine", "graphkv_refine", "nms", "h2o_mass"])
 def test_a_thousandth_is_seen(monkeypatch, name):
     does = getattr(optimized, name)
     monkeypatch.setattr(optimized, name, lambda *given, **more: 1.001 * does(*given, **more))
-    assert list(parity_check.disagreeing_functions()) == [name]
+    assert list(reference_check.disagreeing_functions()) == [name]
 
 
 def test_the_check_leaves_what_is_drawn_as_it_is():
     torch.manual_seed(3)
     before = torch.get_rng_state()
-    list(parity_check.disagreeing_functions())
+    list(reference_check.disagreeing_functions())
     assert torch.get_rng_state().equal(before)

@@ -16,8 +16,8 @@ from optimized.models.scorer import Scorer, Scores
 from optimized.models.scorers import SCORERS, scorer
 from optimized.models.scorers.h2o import H2O
 from optimized.models.systems import reading_settings
-from optimized.study.timing import Clock
-from optimized.study.trials import Settings, Trial
+from optimized.study.measurements import Settings, Trial
+from optimized.study.stage_clock import Clock
 
 
 class PromptScorers:

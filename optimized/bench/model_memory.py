@@ -1,4 +1,4 @@
-"""`python -m optimized.bench.memory [TOKENS ...]`: memory and time of a prompt and a step.
+"""`python -m optimized.bench.model_memory [TOKENS ...]`: memory and time of a prompt and a step.
 
 A model of two layers reads a prompt with the cache of `transformers` and with each compressed one.
 A line has three ratios to the full cache: the peak of allocated bytes without weights while the

@@ -7,8 +7,8 @@ from torch import Tensor
 
 import optimized as kv
 from optimized.models.systems import correct_hex
+from optimized.study.pictures.caption_phrases import verdict
 from optimized.study.pictures.captured import Captured
-from optimized.study.pictures.words import verdict
 
 DECODED = 0.25
 """Share of a document that is decoded token by token."""

@@ -1,4 +1,4 @@
-"""The time of one side of a case: `pytest optimized/bench/test_timing.py --bench gather`."""
+"""The time of one side of a case: `pytest optimized/bench/test_time_case.py --bench gather`."""
 
 import time
 from importlib import import_module

@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.nn.functional import max_pool2d
 
 import optimized as kv
+from optimized.study.pictures.caption_phrases import share, verdict
 from optimized.study.pictures.captured import Captured, mean_received_attention
 from optimized.study.pictures.hubkv_clusters import deviation
-from optimized.study.pictures.words import share, verdict
 
 PIXELS, STRONG, TRIMMED, DISTANCES = 256, 0.05, 100, 150
 
