@@ -27,9 +27,9 @@ from optimized.study import command
 from optimized.study.compared_systems import PAIRS
 from optimized.study.documents import Document
 from optimized.study.evaluate import Batch, batches
-from optimized.study.measurements import Row, Settings, Trial
+from optimized.study.measurements import MeasurementSettings, Row, Trial
 from optimized.study.metrics import DocumentMetrics
-from optimized.study.significance import chances, differences, holm, interval, shares
+from optimized.study.significance import chances, differences, holm, interval, needle_shares
 from optimized.study.stage_clock import Clock
 
 RATIOS = (0.8, 0.9, 0.95, 0.97)
@@ -96,7 +96,10 @@ class Mixed(Batch):
 
 
 def measured(
-    model: Any, documents: Sequence[Document], settings: Settings, judged: Sequence[float]
+    model: Any,
+    documents: Sequence[Document],
+    settings: MeasurementSettings,
+    judged: Sequence[float],
 ) -> dict[str, Any]:
     """Return the share of KVzip's scores near 1, and the facts that each variant finds.
 
@@ -191,7 +194,9 @@ def compare(
             if name not in (against, "KVzip") and not owned:
                 other = rows[against, ratio]
                 into = ratios[str(ratio)][name].setdefault(f"against {against}", {})
-                asked.append((into, "needles", differences(shares(row), shares(other))))
+                asked.append(
+                    (into, "needles", differences(needle_shares(row), needle_shares(other)))
+                )
                 asked.append((into, "bits", differences(row.bits, other.bits)))
     answer(asked, seed)
 
@@ -228,7 +233,9 @@ class Shuffled(Batch):
         return kept_entries(trial.system, prompt, scores, trial.ratio, self.settings.reading, kv)
 
 
-def graphs(model: Any, documents: Sequence[Document], settings: Settings) -> list[dict[str, Any]]:
+def graphs(
+    model: Any, documents: Sequence[Document], settings: MeasurementSettings
+) -> list[dict[str, Any]]:
     """Return how GraphKV differs from its base, and from GraphKV with the keys of other tokens."""
     rows: dict[tuple[str, float], Row] = {}
     asked = [(base, ratio) for base in GRAPH_BASES for ratio in GRAPH_RATIOS]
@@ -244,7 +251,7 @@ def graphs(model: Any, documents: Sequence[Document], settings: Settings) -> lis
     samples: list[Asked] = []
     for base, ratio in asked:
         alone, graph, same = (
-            shares(rows[name, ratio])
+            needle_shares(rows[name, ratio])
             for name in (base, f"{base}+graphkv", f"{base}+graphkv{SHUFFLED}")
         )
         told: dict[str, Any] = {"base": base, "ratio": ratio}
@@ -259,7 +266,9 @@ def graphs(model: Any, documents: Sequence[Document], settings: Settings) -> lis
     return found
 
 
-def streamed(model: Any, documents: Sequence[Document], settings: Settings) -> dict[str, Any]:
+def streamed(
+    model: Any, documents: Sequence[Document], settings: MeasurementSettings
+) -> dict[str, Any]:
     """Return what each mode of HEX costs if the second half of a document comes token by token."""
     rows = {(preset, mode): Row(Trial(BASE, None)) for preset in PRESETS for mode in MODES}
     rows["full", ""] = Row(Trial(BASE, None))
@@ -292,14 +301,14 @@ def modes_of(rows: dict[tuple[str, str], Row], seed: int) -> dict[str, Any]:
         told: dict[str, Any] = {
             "deviation": list(interval(row.relative, seed)),
             "bits": list(interval(differences(row.bits, full.bits), seed)),
-            "needles": list(interval(differences(shares(row), shares(full)), seed)),
+            "needles": list(interval(differences(needle_shares(row), needle_shares(full)), seed)),
         }
         found[preset][mode] = told
         if row is not append:
             into = told["against append"] = {}
             asked.append((into, "deviation", differences(row.relative, append.relative)))
             asked.append((into, "bits", differences(row.bits, append.bits)))
-            asked.append((into, "needles", differences(shares(row), shares(append))))
+            asked.append((into, "needles", differences(needle_shares(row), needle_shares(append))))
     answer(asked, seed)
     return found
 

@@ -26,7 +26,7 @@ from optimized._dispatch import gpu_context
 from optimized.vector.hubkv.head_calibration import variation
 from optimized.vector.hubkv.refine import (
     Content,
-    common_content,
+    common_content_slice,
     content_and_mask,
     refine_by,
     slabs,
@@ -48,7 +48,7 @@ from reference._validation.types import (
 from reference.hubkv.head_calibration import bounded
 from reference.hubkv.refine import HubSettings
 from reference.precision import widen
-from reference.retain import covers_protected, kept_count, pooled, unpooled
+from reference.retain import kept_count, pooled, require_budget_covers_protected, unpooled
 
 __all__ = ["head_weights", "hubkv_refine", "retain"]
 
@@ -153,7 +153,7 @@ def hubkv_refine(
         _hold_refine((scores, ratio, protected), named)
         if not scores.shape[:-1].numel():
             return NO_HEAD, NO_HEAD
-        found = common_content(protected, scores.shape[-1])
+        found = common_content_slice(protected, scores.shape[-1])
         return (found.start, found.stop) if found else (NO_STRETCH, NO_STRETCH)
 
     ranks, notes = check_on_all(group, hold, "scores", scores, -2, dict(ratio=ratio) | named)
@@ -249,7 +249,7 @@ def retain(
     keys = keys.reshape(budgets.numel(), shape[-1])
     shields = budgets.new_zeros(shape[:-1]) if aside is None else aside.sum(-1)
     last, missing, shields = _last_keys(keys, budgets.flatten(), shields.flatten(), ranks.group)
-    covers_protected(ratio, budgets, shields.view(budgets.shape))
+    require_budget_covers_protected(ratio, budgets, shields.view(budgets.shape))
     keys = keys.view(len(keys), layers, shape[-1] // max(1, layers))
     ties = ranks.stack((keys == last[:, None, None]).sum(-1)).movedim(0, -1)
     before = (ties.flatten(1).cumsum(-1).view(ties.shape) - ties)[..., ranks.number]

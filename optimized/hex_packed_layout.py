@@ -32,7 +32,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from optimized.vector.hex.cache_layout import kept_by, kind, mask_settings
+from optimized.vector.hex.cache_layout import kept_by, mask_settings, shared_properties
 from optimized.vector.hex.packing import pack_bits, unpack_bits
 from reference.hex.cache import HexCache
 from reference.hex.compress import HexBlock
@@ -158,7 +158,7 @@ class PackedCache(NamedTuple):
     @classmethod
     def of(cls, cache: HexCache) -> "PackedCache":
         """Return a cache in the layout of the kernels."""
-        runs = (run(list(some), cache) for _, some in groupby(cache.blocks, kind))
+        runs = (run(list(some), cache) for _, some in groupby(cache.blocks, shared_properties))
         return cls(tuple(runs), cache._replace(blocks=()))
 
     def cache(self) -> HexCache:

@@ -14,11 +14,11 @@ from reference._validation import checks
 from reference._validation.contract import requires
 from reference._validation.preconditions import (
     AXES,
-    alike,
     budget,
     headed,
     left_padded,
     pooled_budget,
+    same_dtype,
     scoped,
 )
 from reference._validation.types import Ratio, Scope
@@ -28,8 +28,8 @@ from reference.hex.cache import HexCache, hex_store, span_length
 from reference.hex.heavy_hitters import recent_mask
 from reference.hex.presets import HexConfig
 from reference.precision import widen
-from reference.refinement import Refinement, comparable, finite, refinable, refine
-from reference.retain import covers_protected, kept_count, retain
+from reference.refinement import Refinement, comparable, finite, refine, require_finite_scores
+from reference.retain import kept_count, require_budget_covers_protected, retain
 from reference.scorers.scored import Scored
 
 
@@ -82,10 +82,10 @@ def storable(keys: Tensor, values: Tensor, valid: Tensor | None, store: HexConfi
 def of_one_dtype(keys: Tensor, values: Tensor, store: HexConfig | None) -> None:
     """Refuse to store values of another dtype than the keys."""
     if store is not None:
-        alike(keys, values)
+        same_dtype(keys, values)
 
 
-@requires(fits_scope, left_padded, fits_pools, comparable, refinable)
+@requires(fits_scope, left_padded, fits_pools, comparable, require_finite_scores)
 def select(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],
@@ -161,7 +161,7 @@ def refine_and_retain(
         total, heads = int(budgets.sum()), prod(shield.shape[:-1])
         if joint:
             budgets = (budgets + pools.sum(-1)).clamp(max=pools.shape[-1])
-        covers_protected(ratio, budgets, pools.sum(-1))
+        require_budget_covers_protected(ratio, budgets, pools.sum(-1))
         removed = 1 - total / max(1, shield.numel()) if ratio is None else float(ratio)
         refined = refine(one, refinement, keep=total // max(1, heads), ratio=removed, **compared)
         if joint:
@@ -170,7 +170,9 @@ def refine_and_retain(
     return kept
 
 
-@requires(fits_scope, left_padded, fits_pools, comparable, refinable, storable, of_one_dtype)
+@requires(
+    fits_scope, left_padded, fits_pools, comparable, require_finite_scores, storable, of_one_dtype
+)
 def compress(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],

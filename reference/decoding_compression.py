@@ -347,12 +347,12 @@ def _refined(
     ratio = max(0.0, 1 - config.target / max(1, tokens)) if config.ratio is None else config.ratio
     if not config.original_positions or isinstance(config.refinement, GraphSettings):
         return refine(one, config.refinement, keep=config.target, ratio=ratio, **vectors)
-    text = in_text(one, place, tokens)
+    text = scatter_to_positions(one, place, tokens)
     refined = refine(text, config.refinement, keep=config.target, ratio=ratio)
     return refined.gather(-1, place.clamp(min=0))
 
 
-def in_text(one: Scored, place: Tensor, tokens: int) -> Scored:
+def scatter_to_positions(one: Scored, place: Tensor, tokens: int) -> Scored:
     """Lay entries out at their positions in a text, of which the rest stands outside."""
     line = (*place.shape[:-1], tokens + 1)  # one place more, for what is not there
     where = place.masked_fill(place < 0, tokens)

@@ -5,8 +5,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference._validation.contract import requires, scanning
-from reference._validation.preconditions import aligned, alike, grouped, wide
+from reference._validation.contract import may_read_values, requires
+from reference._validation.preconditions import aligned, grouped, same_dtype, wide
 from reference._validation.types import Finite, FiniteAbove0
 from reference.attention import attention
 from reference.evict import RaggedCache
@@ -19,7 +19,7 @@ def one_span_a_head(cache: RaggedCache, keys: Tensor) -> None:
         raise ValueError(
             f"cache must have {heads + 1} offsets to fit keys, got {len(cache.offsets)}"
         )
-    if scanning(cache.offsets):
+    if may_read_values(cache.offsets):
         steps = [int(cache.offsets[0]), *cache.offsets.diff().tolist()]
         if steps[0] or min(steps) < 0 or sum(steps) != entries:
             raise ValueError(
@@ -28,7 +28,7 @@ def one_span_a_head(cache: RaggedCache, keys: Tensor) -> None:
             )
 
 
-@requires(wide, grouped, aligned, alike, one_span_a_head)
+@requires(wide, grouped, aligned, same_dtype, one_span_a_head)
 def ragged_attention(
     queries: Finite[Tensor, "*batch query_heads queries width"],
     cache: RaggedCache,

@@ -41,7 +41,9 @@ def comparable(
         finite(name, vectors, valid if valid is None else valid[..., None, :, None])
 
 
-def refinable(scored: Scored, refinement: Refinement | None, valid: Tensor | None) -> None:
+def require_finite_scores(
+    scored: Scored, refinement: Refinement | None, valid: Tensor | None
+) -> None:
     """Refuse scores of real tokens that are not finite, or negative where they are refined."""
     real = None if valid is None else valid[..., None, :]
     if isinstance(refinement, NmsSettings):
@@ -54,7 +56,7 @@ def finite(name: str, tensor: Tensor, real: Tensor | None, positive: bool = Fals
     within(name, tensor, IMPORTANT if positive else FINITE, real)
 
 
-@requires(comparable, refinable)
+@requires(comparable, require_finite_scores)
 def refine(
     scored: Scored,
     refinement: Refinement | None = None,

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference._validation.contract import requires, scanning
+from reference._validation.contract import may_read_values, requires
 from reference._validation.preconditions import AXES, budget, covers, scoped
 from reference._validation.types import Orderable, Ratio, Scope, Whole
 from reference.precision import widen
@@ -92,7 +92,7 @@ def retain(
     pools, shields = pooled(scores, scope), pooled(protected, scope)
     counted = keep if ratio is None else kept_count(pools.shape[-1], ratio)
     budgets = torch.as_tensor(counted, device=scores.device).expand(pools.shape[:-1])
-    covers_protected(ratio, budgets, shields.sum(-1))
+    require_budget_covers_protected(ratio, budgets, shields.sum(-1))
     kept = torch.zeros_like(shields)
     best_first = ranking(pools)
     for pool in product(*map(range, budgets.shape)):
@@ -126,9 +126,11 @@ def modular_utility(
     return utility
 
 
-def covers_protected(ratio: float | None, budgets: Tensor, protected: Tensor) -> None:
+def require_budget_covers_protected(
+    ratio: float | None, budgets: Tensor, protected: Tensor
+) -> None:
     """Refuse a budget, of `ratio` if there is one, below its pool's protected entries."""
-    if not scanning(budgets) or not bool((short := budgets < protected).any()):
+    if not may_read_values(budgets) or not bool((short := budgets < protected).any()):
         return
     most = int(protected[short][0])
     if ratio is None:

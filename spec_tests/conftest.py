@@ -19,9 +19,9 @@ from spec_tests.index import are_only_named_in_papers
 from spec_tests.limits import SECONDS
 from spec_tests.program import NotAProgram
 from spec_tests.report.fault_diagnosis import LEVELS
+from spec_tests.report.kinds_of_tests import ORDER, count_tests_by_kind, kind_of
 from spec_tests.report.plugin import Plugin
 from spec_tests.report.summary import PAPERS, lines_on_misspelt_names
-from spec_tests.report.test_kinds import ORDER, count_tests_by_kind, kind_of
 
 quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(

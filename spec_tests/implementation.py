@@ -43,8 +43,8 @@ TRITON = find_spec("triton") is not None
 def layers_on(device: str) -> tuple[str, ...]:
     """Return the layers of this project that a run without `--impl` tests on a device.
 
-    On a CPU `optimized` runs its vectorised bodies, which `test_fast_layers` checks. They need no second
-    run as `optimized.vector`. Without Triton there are no kernels.
+    On a CPU `optimized` runs its vectorised bodies, which `test_fast_layers` checks. They need no
+    second run as `optimized.vector`. Without Triton there are no kernels.
     """
     idle = {"optimized.vector"} if torch.device(device).type == "cpu" else set[str]()
     idle |= set() if TRITON else {"optimized.kernels"}

@@ -16,9 +16,9 @@ from torch import Tensor
 from optimized import vector
 from optimized._dispatch import gradient_fallback
 from optimized.kernels._numerics import is_row_broadcast
-from reference._validation.contract import scanning
+from reference._validation.contract import may_read_values
 from reference._validation.preconditions import AXES
-from reference.retain import covers_protected, kept_count, pooled
+from reference.retain import kept_count, pooled, require_budget_covers_protected
 
 BLOCK = 4096
 TILES = 1024  # counts that one program adds up at a time
@@ -249,9 +249,9 @@ def retain(
         TILES=min(TILES, triton.next_power_of_2(rank)),
     )  # fmt: skip
     mark_kernel[programs](keys, cuts, kept, *places, **even)
-    if protected is not None and scanning(scores) and bool((protected & ~kept).any()):
+    if protected is not None and may_read_values(scores) and bool((protected & ~kept).any()):
         shields = pooled(protected, scope).sum(-1)
-        covers_protected(ratio, found[0, :, 1].view(shields.shape), shields)
+        require_budget_covers_protected(ratio, found[0, :, 1].view(shields.shape), shields)
     return kept
 
 

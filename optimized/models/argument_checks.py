@@ -15,7 +15,7 @@ from optimized import DecodingConfig, HexConfig, HubSettings, Scored
 from reference._validation import checks
 from reference._validation.contract import compiled, shown
 from reference._validation.types import Finite, Positive, Scope
-from reference.refinement import refinable
+from reference.refinement import require_finite_scores
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 OF_ONE_LAYER: tuple[Scope, ...] = SCOPES[:2]
@@ -422,7 +422,7 @@ def require_refinable_scores(
         return
     try:
         for one in scores:
-            refinable(one, chosen, valid)
+            require_finite_scores(one, chosen, valid)
     except ValueError as error:
         helps = "`shift_scores`, or `scorer('knorm', model, shift=True)`"
         raise ValueError(f"{error}; what lifts scores below 0 is {helps}") from error
@@ -502,7 +502,7 @@ def is_layered(budget: Any) -> bool:
     return isinstance(budget, Sequence) and not isinstance(budget, str)
 
 
-def reject_interval(name: str, interval: int | None, why: str) -> None:
+def reject_compression_interval(name: str, interval: int | None, why: str) -> None:
     """Refuse `interval` for a system that cannot be compressed repeatedly."""
     if interval is not None:
         raise ValueError(f"interval must be None for {name!r}, got {interval}: {why}")

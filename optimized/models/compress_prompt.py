@@ -113,7 +113,7 @@ def compressed(
         raise TypeError(f"kv must be the module `reference` or `optimized`, got {kv!r}")
     stores = one.store is not None or one.then is not None
     if stores:
-        checks.reject_interval(one.name, interval, "codes are not compressed again")
+        checks.reject_compression_interval(one.name, interval, "codes are not compressed again")
     must_be("interval", interval, Positive | None)
     keep = int(keep) if isinstance(keep, np.integer) else keep
     checks.require_budget(one, interval, ratio, keep)
@@ -148,7 +148,9 @@ def compressed(
         known = ("weights",) if SCORERS[str(one.scorer)].gated else ()
         checks.require_known_settings(f"{one.scorer} with an interval", own, known)
         if SCORERS[str(one.scorer)].negative and one.refinement is not None:
-            checks.reject_interval(one.name, interval, "negative scores are not refined")
+            checks.reject_compression_interval(
+                one.name, interval, "negative scores are not refined"
+            )
         checks.reject_chunk("with an interval", chunk)
         share: Any = ratio
         target: Any = keep or kept_of(int(mask.sum(-1).max()), 1, share, None)

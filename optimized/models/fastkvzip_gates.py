@@ -12,7 +12,7 @@ from torch import Tensor
 import optimized
 from optimized import GateWeights, train_fastkvzip
 from optimized.models._pretrained_model import PreTrainedModel
-from optimized.models.layer import count_full_attention_layers, key_heads
+from optimized.models.layer import count_full_attention_layers, key_heads_and_width
 from optimized.models.prefill import Step, prefill
 from optimized.models.scorers.kvzip import KVzip
 
@@ -75,7 +75,7 @@ def learn_gates(
         scores = KVzip(model, optimized, **asking).finish(read, keep=1)
         for layer, scored in enumerate(scores.scored):
             targets[layer].append(scored.scores[0])
-    group = model.config.num_attention_heads // key_heads(model.config)[0]
+    group = model.config.num_attention_heads // key_heads_and_width(model.config)[0]
     return [
         train_fastkvzip(torch.cat(x), torch.cat(y, -1), group, seed=seed, **how)
         for x, y in zip(hidden, targets, strict=True)

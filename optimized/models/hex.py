@@ -12,7 +12,7 @@ from optimized import Scored, kernel_of
 from optimized._dispatch import gpu_context, on_gpu
 from optimized.models import argument_checks as checks
 from optimized.models.attention import Softmax
-from optimized.models.layer import AttendingCache, AttendingLayer, key_heads
+from optimized.models.layer import AttendingCache, AttendingLayer, key_heads_and_width
 from optimized.models.prefill import Prefilled
 from optimized.models.quantized import RestoringLayer
 from optimized.vector.hex import decode_step as laid
@@ -61,10 +61,10 @@ class HexLayer(RestoringLayer):
         checked((held, query, keys, values), {})
         if not on_gpu((query, self.held)) or kernel_of("hex_decode") is None:
             return laid.decoded(self.held, query, keys, values)
-        from optimized.kernels.hex._packed_decode_step import decoded
+        from optimized.kernels.hex._packed_decode_step import decode_packed
 
         with gpu_context((query,)):
-            return decoded(self.held, query, keys, values)
+            return decode_packed(self.held, query, keys, values)
 
     def room(self, new: int) -> int:
         """Return how many tokens fit before a block is full."""
@@ -115,7 +115,7 @@ class HexTransformersCache(AttendingCache):
             assert held is not None
             heads, width = held.shape[1::2]
         else:
-            heads, width = key_heads(config)
+            heads, width = key_heads_and_width(config)
         if 0 < settings.density < 1 and not settings.near:
             kv.biregular_degrees(settings.block, heads * width, settings.density)
         super().__init__(config, lambda: HexLayer(settings, kv))

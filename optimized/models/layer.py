@@ -293,7 +293,7 @@ def is_latent(config: Any) -> bool:
     return getattr(config.get_text_config(decoder=True), "kv_lora_rank", None) is not None
 
 
-def key_heads(config: Any) -> tuple[int, int]:
+def key_heads_and_width(config: Any) -> tuple[int, int]:
     """Return the number of key heads of a model, and their width."""
     text = config.get_text_config(decoder=True)
     if is_latent(config):

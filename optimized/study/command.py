@@ -28,7 +28,7 @@ from optimized.models.scorers import SCORERS
 from optimized.models.systems import System
 from optimized.study import documents, evaluate, reference_check, report, table
 from optimized.study.compared_systems import systems_named
-from optimized.study.measurements import Settings, trials
+from optimized.study.measurements import MeasurementSettings, trials
 from optimized.study.overrides import changed, read
 from optimized.study.pictures import PICTURES, Picture, pictures
 from optimized.study.record import record
@@ -139,7 +139,7 @@ def request(tokenizer: Any) -> Callable[[int, Tensor], list[int]]:
 
 def prepare(
     given: argparse.Namespace,
-) -> tuple[PreTrainedModel, list[documents.Document], Settings]:
+) -> tuple[PreTrainedModel, list[documents.Document], MeasurementSettings]:
     """Return the model, the documents and the settings of a run.
 
     Raises:
@@ -159,7 +159,11 @@ def prepare(
         "optimized": (optimized, None),
         "reference": (reference, optimized),
     }[given.implementation]
-    return model, made, Settings(given.readings, given.seed, kv, other, gates, request(tokenizer))
+    return (
+        model,
+        made,
+        MeasurementSettings(given.readings, given.seed, kv, other, gates, request(tokenizer)),
+    )
 
 
 def measure(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:

@@ -15,7 +15,7 @@ from optimized.models.prefill import prefill
 from optimized.models.quantized_eviction import quantize_tokens, restore_tokens
 from optimized.models.selection import kept_entries
 from optimized.study.documents import Document
-from optimized.study.measurements import Row, Settings, Trial
+from optimized.study.measurements import MeasurementSettings, Row, Trial
 from optimized.study.metrics import DocumentMetrics
 from optimized.study.prompt_scorers import PromptScorers
 from optimized.study.stage_clock import Clock
@@ -28,7 +28,7 @@ def evaluate(
     model: PreTrainedModel,
     documents: Sequence[Document],
     rows: Sequence[Trial],
-    settings: Settings,
+    settings: MeasurementSettings,
     step: Callable[[str], None] = lambda _: None,
 ) -> list[Row]:
     """Return the measurements of every trial on every document.
@@ -71,7 +71,7 @@ class Batch:
         model: PreTrainedModel,
         documents: Sequence[Document],
         rows: Sequence[Trial],
-        settings: Settings,
+        settings: MeasurementSettings,
         place: int = 0,
     ) -> None:
         self.device, self.settings = model.device, settings

@@ -43,7 +43,7 @@ class Row:
     refused: str | None = None
 
 
-class Settings(NamedTuple):
+class MeasurementSettings(NamedTuple):
     """The settings of a measurement."""
 
     reading: str

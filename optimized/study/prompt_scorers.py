@@ -16,7 +16,7 @@ from optimized.models.scorer import Scorer, Scores
 from optimized.models.scorers import SCORERS, scorer
 from optimized.models.scorers.h2o import H2O
 from optimized.models.systems import reading_settings
-from optimized.study.measurements import Settings, Trial
+from optimized.study.measurements import MeasurementSettings, Trial
 from optimized.study.stage_clock import Clock
 
 
@@ -39,7 +39,7 @@ class PromptScorers:
         model: PreTrainedModel,
         tokens: int,
         rows: Sequence[Trial],
-        settings: Settings,
+        settings: MeasurementSettings,
         place: int = 0,
     ) -> None:
         self.model, self.tokens, self.settings, self.place = model, tokens, settings, place

@@ -9,7 +9,7 @@ from typing import Any
 from optimized.study.compared_systems import corrections_in_use
 from optimized.study.documents import Document, have_overlap
 from optimized.study.measurements import Row
-from optimized.study.significance import differences, fewest, interval, shares, verdicts
+from optimized.study.significance import differences, fewest, interval, needle_shares, verdicts
 
 SCHEMA = 5
 LEAST = 0.1
@@ -42,7 +42,7 @@ def plain(value: Any) -> Any:
 
 def needles_unusable_reason(full: Row) -> str | None:
     """Return why needles are not compared, or None if they are."""
-    found = mean(shares(full))
+    found = mean(needle_shares(full))
     if found is None:
         return "No needles were hidden."
     if found < LEAST:
@@ -70,7 +70,7 @@ def figures(row: Row, full: Row, reading: str, compared: bool, seed: int) -> dic
     if row.refused is not None:
         return named
     change = differences(row.bits, full.bits)
-    lost = differences(shares(row), shares(full))
+    lost = differences(needle_shares(row), needle_shares(full))
     return named | {
         "kept_percent": 100 * row.kept / row.entries,
         "stored_percent": 100 * row.nbytes / full.nbytes,
@@ -78,7 +78,7 @@ def figures(row: Row, full: Row, reading: str, compared: bool, seed: int) -> dic
         "bits_per_byte": mean(row.bits),
         "bits_change": mean(change),
         "bits_change_interval": interval(change, seed)[1:],
-        "needle_accuracy": mean(shares(row)),
+        "needle_accuracy": mean(needle_shares(row)),
         "needle_change": mean(lost),
         "needle_change_interval": interval(lost, seed)[1:] if lost else None,
         "deviation_mean": mean(row.deviation),

@@ -105,7 +105,7 @@ def summary(figures: dict[str, Any]) -> Iterator[str]:
         lines, before = [], None
         for one in some:
             pair = f"{one['system']} − {one['against']}"
-            lines.append(verdict_line(one, pair if pair != before else ""))
+            lines.append(verdict_table_row(one, pair if pair != before else ""))
             before = pair
         yield (
             f"<details{' open' if claim == claims[0] else ''}><summary>{claim}: of {len(some)} "
@@ -114,7 +114,7 @@ def summary(figures: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def verdict_line(one: dict[str, Any], pair: str) -> str:
+def verdict_table_row(one: dict[str, Any], pair: str) -> str:
     """Return one comparison as a row of an HTML table."""
     ratio = "" if one["ratio"] is None else f"{one['ratio']:g}"
     told = zip(("text", "needles"), one["signs"], strict=False)

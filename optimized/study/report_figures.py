@@ -29,12 +29,12 @@ def papers(shown: Sequence[Picture]) -> Iterator[str]:
 def figure(svg: str, caption: str, title: str) -> str:
     """Return the HTML of a picture above its caption."""
     return (
-        f'<figure><div class=wide><img src="{embedded(svg)}" alt="{escape(title)}"></div>'
+        f'<figure><div class=wide><img src="{svg_data_url(svg)}" alt="{escape(title)}"></div>'
         f"<figcaption>{escape(caption)}</figcaption></figure>"
     )
 
 
-def embedded(svg: str) -> str:
+def svg_data_url(svg: str) -> str:
     """Return a data URL of a picture whose greys fit light and dark pages."""
     themed = (
         svg.replace(">", f">{THEMED}", 1).replace(INK, "var(--ink)").replace(PAGE, "var(--page)")

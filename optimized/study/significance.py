@@ -124,7 +124,7 @@ def interval(differences: Sequence[float], seed: int) -> Interval:
     return Interval(mean, float(bounds.low), float(bounds.high))
 
 
-def shares(row: Row) -> list[float]:
+def needle_shares(row: Row) -> list[float]:
     """Return the share of needles found in each document."""
     return [sum(found) / len(found) for found in row.found if found]
 
@@ -146,7 +146,7 @@ def verdicts(
     samples = [
         [
             differences(row.bits, other.bits),
-            differences(shares(row), shares(other)) if needles else [],
+            differences(needle_shares(row), needle_shares(other)) if needles else [],
         ]
         for _, row, other in compared
     ]

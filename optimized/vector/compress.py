@@ -20,7 +20,7 @@ from reference.graphkv.refine import GraphSettings
 from reference.hubkv.refine import HubSettings
 from reference.precision import widen
 from reference.refinement import Refinement
-from reference.retain import covers_protected
+from reference.retain import require_budget_covers_protected
 from reference.scorers.scored import Scored
 
 
@@ -59,7 +59,7 @@ def refine_and_retain(
     if joint:
         budgets = torch.minimum(budgets + shielded, pool_sizes(pools, by))
     else:
-        covers_protected(ratio, budgets, shielded)
+        require_budget_covers_protected(ratio, budgets, shielded)
     removed = None if ratio is None else float(ratio)
     refined = refine_rows(rows, refinement, total, heads, real, removed)
     if joint:

@@ -10,7 +10,7 @@ from optimized.vector.evict import evict
 from reference import decoding_compression
 from reference._validation.preconditions import AXES
 from reference.compress import vectors_compared
-from reference.decoding_compression import DecodingConfig, DecodingView, in_text
+from reference.decoding_compression import DecodingConfig, DecodingView, scatter_to_positions
 from reference.graphkv.refine import GraphSettings
 from reference.hubkv.refine import at_ends
 from reference.scorers.scored import Scored
@@ -49,7 +49,7 @@ def _refined(rows: Rows, place: Tensor, seen: Tensor, config: DecodingConfig) ->
         return refine_rows(rows, config.refinement, *stay)
     if not (length := int(seen.max()) if seen.numel() else 0):
         return rows.scored.scores
-    text = rows._replace(scored=in_text(rows.scored, place, length))
+    text = rows._replace(scored=scatter_to_positions(rows.scored, place, length))
     return refine_rows(text, config.refinement, *stay).gather(-1, place.clamp(min=0))
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from reference.precision import widen
-from reference.retain import covers_protected, kept_count, pooled, unpooled
+from reference.retain import kept_count, pooled, require_budget_covers_protected, unpooled
 
 INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -32,7 +32,7 @@ def retain(
     kept = best(competing, budgets.flatten(), few=scope != "head").view(pools.shape)
     # only too small a budget drops a protected entry, and this is cheaper than counting them
     if shields is not None and bool((shields & ~kept).any()):
-        covers_protected(ratio, budgets, shields.sum(-1))
+        require_budget_covers_protected(ratio, budgets, shields.sum(-1))
     return unpooled(kept, scores.shape, scope)
 
 

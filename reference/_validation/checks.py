@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from reference._validation.contract import choice, compiled, scanning, shown
+from reference._validation.contract import choice, compiled, may_read_values, shown
 
 
 def must_be(name: str, value: object, annotation: Any) -> None:
@@ -40,13 +40,13 @@ def not_empty(name: str, tensor: Tensor) -> None:
 
 def check_any_true(name: str, mask: Tensor) -> None:
     """Refuse a mask that is true nowhere."""
-    if scanning(mask) and not bool(mask.any()):
+    if may_read_values(mask) and not bool(mask.any()):
         raise ValueError(f"{name} must be true somewhere, got {mask.tolist()}")
 
 
 def refuse_overflow(name: str, result: Tensor, got: object = "a result out of range") -> None:
     """Refuse what leads to a `result`, at least 0, that its dtype cannot hold."""
-    if scanning(result) and not isfinite(result.amax().item()):
+    if may_read_values(result) and not isfinite(result.amax().item()):
         raise ValueError(
             f"{name} must be in the range where results are finite in {result.dtype}, got {got}"
         )

@@ -62,7 +62,7 @@ def trusted() -> Iterator[None]:
         _trusting.reset(before)
 
 
-def scanning(tensor: Tensor) -> bool:
+def may_read_values(tensor: Tensor) -> bool:
     """Whether the values of a tensor may be looked at, and there are some."""
     if torch.compiler.is_compiling() or _trusting.get() or not tensor.numel():
         return False
@@ -293,7 +293,7 @@ def within(
     name: str, tensor: Tensor, bounds: BoundsTest | None, real: Tensor | None = None
 ) -> None:
     """Refuse values out of bounds, where they are real."""
-    if bounds is None or not scanning(tensor):
+    if bounds is None or not may_read_values(tensor):
         return
     low, high = ends(tensor)
     if bounds.hold(low) and bounds.hold(high):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from reference._validation import checks
-from reference._validation.contract import ends, scanning
+from reference._validation.contract import ends, may_read_values
 
 AXES = {"head": 1, "layer": 2, "model": 3}
 """How many of the last axes compete with each other; "model" takes the first axis in as well."""
@@ -46,7 +46,7 @@ def finite_sums(
 ) -> None:
     """Refuse a log-sum-exp that is not finite; that of a query at padding is not read."""
     count, tokens = queries.shape[-2], keys.shape[-2]
-    if log_sum_exp is None or not tokens or not scanning(log_sum_exp):
+    if log_sum_exp is None or not tokens or not may_read_values(log_sum_exp):
         return
     real = log_sum_exp.new_ones(count, dtype=torch.bool)
     real = (real if valid is None else valid[..., None, tokens - count :]).expand_as(log_sum_exp)
@@ -81,7 +81,7 @@ def pooled_budget(
         )
     if isinstance(keep, Tensor):
         checks.shaped("keep", keep, pools)
-        low, high = ends(keep) if scanning(keep) else (0, 0)
+        low, high = ends(keep) if may_read_values(keep) else (0, 0)
     else:
         low = high = keep or 0
     at_most("keep", low if low < 0 else high, pool)
@@ -94,7 +94,7 @@ def left_padded(valid: Tensor | None) -> None:
 
 def false_on_the_left(name: str, mask: Tensor | None) -> None:
     """Refuse a mask with a false after a true."""
-    if mask is None or not scanning(mask):
+    if mask is None or not may_read_values(mask):
         return
     gaps = mask[..., :-1] & ~mask[..., 1:]
     if bool(gaps.any()):
@@ -153,7 +153,7 @@ def whole_number(name: str, whole: int, of: str, part: int) -> None:
 
 def indexing(name: str, places: Tensor, count: int) -> None:
     """Refuse what is no place among `count` things."""
-    if scanning(places):
+    if may_read_values(places):
         low, high = ends(places)
         at_most(name, low if low < 0 else high, count - 1)
 
@@ -163,7 +163,7 @@ def permuting(permutations: Tensor) -> None:
     length = permutations.shape[-1]
     ordered = torch.arange(length, device=permutations.device)
     if not length or (
-        scanning(permutations) and bool((permutations.sort(-1).values != ordered).any())
+        may_read_values(permutations) and bool((permutations.sort(-1).values != ordered).any())
     ):
         raise ValueError(
             "permutations must be permutations along the last axis, "
@@ -182,7 +182,7 @@ def of_heads(name: str, tensor: Tensor) -> None:
         raise ValueError(f"{name} must have a head and a channel, got shape {tuple(tensor.shape)}")
 
 
-def alike(keys: Tensor, values: Tensor) -> None:
+def same_dtype(keys: Tensor, values: Tensor) -> None:
     """Refuse values of another dtype than the keys."""
     checks.typed("values", values, keys.dtype)
 

@@ -12,7 +12,7 @@ from reference.graphkv.graph import neighbour_count
 from reference.graphkv.refine import GraphSettings
 from reference.hex.cache import HexCache, span_length
 from reference.hex.presets import HexConfig
-from reference.refinement import comparable, refinable
+from reference.refinement import comparable, require_finite_scores
 from reference.scorers.scored import Scored
 
 
@@ -35,7 +35,7 @@ def layered(
         pooled_budget(keep, ratio, pool, layers)
 
 
-@requires(left_padded, layered, comparable, refinable)
+@requires(left_padded, layered, comparable, require_finite_scores)
 def graphkv_select(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],
@@ -90,7 +90,7 @@ def graphkv_select(
     )  # fmt: skip
 
 
-@requires(left_padded, layered, comparable, refinable, storable, of_one_dtype)
+@requires(left_padded, layered, comparable, require_finite_scores, storable, of_one_dtype)
 def graphkv_compress(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],

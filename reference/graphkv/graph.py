@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference._validation.contract import requires, scanning
+from reference._validation.contract import may_read_values, requires
 from reference._validation.preconditions import at_most, indexing, multiple
 from reference._validation.types import Finite, Share, Whole
 from reference.precision import widen
@@ -46,7 +46,7 @@ def source_count(keep: Whole, fraction: Share = 0.3, window: Whole = 0) -> int:
 
 def rankable(count: int, tokens: int, protected: Tensor | None) -> None:
     """Refuse a count above the content tokens of a row."""
-    if protected is not None and scanning(protected):
+    if protected is not None and may_read_values(protected):
         tokens = int((~protected).sum(-1).min())
     at_most("count", count, tokens)
 

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from reference._validation import checks
-from reference._validation.contract import requires, scanning
+from reference._validation.contract import may_read_values, requires
 from reference._validation.preconditions import covers
 from reference._validation.types import Finite, Importance, Share, Whole
 from reference.graphkv.decay import Rule, banish, decay, enhance
@@ -79,7 +79,7 @@ def covers_window(
     keep: int, protected: Tensor | None, per_head: bool, exclude_window: bool
 ) -> None:
     """Refuse a budget below the window that is excluded from it."""
-    if exclude_window and protected is not None and scanning(protected):
+    if exclude_window and protected is not None and may_read_values(protected):
         window = int((protected if per_head else protected.any(-2)).sum(-1).max())
         covers(keep, window)
 

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reference._validation.contract import requires
-from reference._validation.preconditions import alike, continued, grouped, headed
+from reference._validation.preconditions import continued, grouped, headed, same_dtype
 from reference._validation.types import Finite
 from reference.hex.compress import HexBlock, hex_compress, hex_mask, hex_reconstruct, restored
 from reference.hex.expander import static_mask
@@ -37,7 +37,7 @@ class HexCache(NamedTuple):
     original_values: Float[Tensor, "*batch kv_heads originals width"]
 
 
-@requires(headed, grouped, alike)
+@requires(headed, grouped, same_dtype)
 def hex_prefill(
     queries: Finite[Tensor, "*batch query_heads tokens width"],
     keys: Finite[Tensor, "*batch kv_heads tokens width"],
@@ -77,7 +77,7 @@ def hex_prefill(
     return move_to_blocks(uncompressed_cache(config, keys, values, later), blocks, tokens)
 
 
-@requires(grouped, continued, alike)
+@requires(grouped, continued, same_dtype)
 def hex_append(
     cache: HexCache,
     queries: Finite[Tensor, "*batch query_heads tokens width"],

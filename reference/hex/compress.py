@@ -7,8 +7,8 @@ from jaxtyping import Bool, Float, Int32
 from torch import Tensor
 
 from reference._validation import checks
-from reference._validation.contract import requires, scanning
-from reference._validation.preconditions import alike, divides, headed
+from reference._validation.contract import may_read_values, requires
+from reference._validation.preconditions import divides, headed, same_dtype
 from reference._validation.types import Bits, Finite, Positive, Scales, ValueGroup
 from reference.hex.kcvt import by_row, code, dequantise, from_row, transposed
 from reference.hex.packing import pack_bits, unpack_bits
@@ -46,7 +46,7 @@ def joined(expander: Tensor, tokens: int, kv_heads: int, width: int) -> None:
 
 def filling(block: HexBlock, expander: Tensor) -> None:
     """Refuse a static mask that keeps another number of entries than are stored."""
-    if not scanning(expander):
+    if not may_read_values(expander):
         return
     stored, channels = block.kept_keys.numel(), expander.shape[1]
     count = int(torch.where(block.dynamic, channels, expander.sum(1)).sum())
@@ -83,7 +83,7 @@ def hex_mask(
     return kept
 
 
-@requires(headed, alike, joined)
+@requires(headed, same_dtype, joined)
 def hex_compress(
     keys: Finite[Tensor, "*batch kv_heads tokens width"],
     values: Finite[Tensor, "*batch kv_heads tokens width"],

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from reference._validation.contract import requires, scanning
+from reference._validation.contract import may_read_values, requires
 from reference._validation.preconditions import indexing
 from reference._validation.types import Whole
 
@@ -42,7 +42,7 @@ def to_csr(mask: Bool[Tensor, "tokens channels"]) -> CSR:
 
 def ascending(offsets: Tensor, entries: int) -> None:
     """Refuse offsets that do not ascend from 0 to the number of columns."""
-    if scanning(offsets) or not len(offsets):
+    if may_read_values(offsets) or not len(offsets):
         ends = offsets[[0, -1]].tolist() if len(offsets) else []
         if ends != [0, entries] or bool((offsets.diff() < 0).any()):
             raise ValueError(

@@ -5,7 +5,7 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from reference._validation.contract import requires, scanning
+from reference._validation.contract import may_read_values, requires
 from reference._validation.preconditions import permuting
 from reference._validation.types import Positive, Seed
 from reference.hex.expander import DRAWS, Expander
@@ -14,7 +14,7 @@ from reference.hex.spectrum import ROUNDING, is_ramanujan, ramanujan_bound
 
 def one_for_each_edge(mask: Tensor, permutations: Tensor) -> None:
     """Refuse more or fewer permutations than edges."""
-    if scanning(mask) or not mask.numel():
+    if may_read_values(mask) or not mask.numel():
         wanted, found = (int(mask.sum()), permutations.shape[1]), tuple(permutations.shape)
         if found != wanted:
             raise ValueError(f"permutations must have shape {wanted} to fit mask, got {found}")
@@ -79,7 +79,7 @@ def new_singular_value(
 
 def ramanujan(mask: Tensor) -> None:
     """Refuse a base that is no Ramanujan graph."""
-    if scanning(mask) and not is_ramanujan(mask):
+    if may_read_values(mask) and not is_ramanujan(mask):
         raise ValueError(f"mask must be Ramanujan, got shape {tuple(mask.shape)}")
 
 

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
-from reference._validation.contract import ends, requires, scanning
-from reference._validation.preconditions import alike, headed
+from reference._validation.contract import ends, may_read_values, requires
+from reference._validation.preconditions import headed, same_dtype
 from reference._validation.types import Bits, Finite, Scales, ValueGroup
 from reference.precision import widen
 
@@ -89,7 +89,7 @@ def dequantise(
     return codes.to(steps.dtype) * steps[..., None] + minima[..., None]
 
 
-@requires(headed, alike)
+@requires(headed, same_dtype)
 def kcvt(
     keys: Finite[Tensor, "*batch kv_heads tokens width"],
     values: Finite[Tensor, "*batch kv_heads tokens width"],
@@ -161,7 +161,7 @@ def code(name: str, x: Tensor, bits: int, kept: Tensor, scales: torch.dtype | No
 
 def storable(name: str, scales: Tensor, dtype: torch.dtype) -> None:
     """Refuse minima and steps that overflow the precision they are stored in."""
-    if not scanning(scales):
+    if not may_read_values(scales):
         return
     low, high = ends(stored := scales.to(dtype))
     if not -inf < low <= high < inf:

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reference._validation.contract import requires
-from reference._validation.preconditions import alike, at_most, grouped, headed
+from reference._validation.preconditions import at_most, grouped, headed, same_dtype
 from reference._validation.types import Finite, Whole
 from reference.attention import attention_error
 from reference.hex.cache import hex_append, hex_prefill, hex_read
@@ -37,7 +37,7 @@ def leaving_some(prompt: int, tokens: int) -> None:
     at_most("prompt", prompt, tokens - 1)
 
 
-@requires(headed, grouped, alike, leaving_some)
+@requires(headed, grouped, same_dtype, leaving_some)
 def sensitivity(
     queries: Finite[Tensor, "*batch query_heads tokens width"],
     keys: Finite[Tensor, "*batch kv_heads tokens width"],

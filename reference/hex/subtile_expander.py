@@ -8,7 +8,7 @@ from annotated_types import Ge, Interval, Predicate
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from reference._validation.contract import requires, scanning
+from reference._validation.contract import may_read_values, requires
 from reference._validation.preconditions import divides, permuting, whole_number
 from reference._validation.types import Positive, Seed, Whole
 from reference.hex.expander import DRAWS
@@ -46,7 +46,7 @@ def degrees(tokens: int, heads: int, width: int, subtile: int) -> None:
 
 def four_bytes(codes: Tensor) -> None:
     """Refuse what are not four bytes, the first and the third odd."""
-    if scanning(codes):
+    if may_read_values(codes):
         bad = (codes < 0) | (codes >= 2**32) | (codes & 0x10001 != 0x10001)
         if bool(bad.any()):
             raise ValueError(

@@ -23,11 +23,11 @@ from reference.evict import DenseCache, RaggedCache
 from reference.hex.cache import HexCache
 from reference.hex.presets import HexConfig
 from reference.hubkv.refine import HubSettings
-from reference.refinement import refinable
+from reference.refinement import require_finite_scores
 from reference.scorers.scored import Scored
 
 
-@requires(fits_scope, left_padded, fits_pools, refinable)
+@requires(fits_scope, left_padded, fits_pools, require_finite_scores)
 def hubkv_select(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],
@@ -79,7 +79,7 @@ def hubkv_select(
     )  # fmt: skip
 
 
-@requires(fits_scope, left_padded, fits_pools, refinable, storable, of_one_dtype)
+@requires(fits_scope, left_padded, fits_pools, require_finite_scores, storable, of_one_dtype)
 def hubkv_compress(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],

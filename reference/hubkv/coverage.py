@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference._validation.contract import requires, scanning
+from reference._validation.contract import may_read_values, requires
 from reference._validation.preconditions import at_most
 from reference._validation.types import Importance, Whole
 from reference.precision import widen
@@ -13,7 +13,7 @@ from reference.precision import widen
 def covering(kernel: Tensor) -> None:
     """Refuse a kernel that covers nothing around some token."""
     near = kernel[: len(kernel) // 2 + 1]  # the token in the middle reaches least far
-    if scanning(near) and not bool(near.any()):
+    if may_read_values(near) and not bool(near.any()):
         raise ValueError("kernel must sum to > 0 around every token, got 0.0")
 
 

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from reference._validation.contract import requires, scanning
+from reference._validation.contract import may_read_values, requires
 from reference._validation.preconditions import affordable, covers
 from reference._validation.types import Importance, NonNegative, Whole
 from reference.hubkv.head_calibration import selectivity
@@ -16,7 +16,7 @@ from reference.hubkv.head_calibration import selectivity
 
 def layer_room(keep: int, protected: Tensor | None) -> None:
     """Refuse a mean budget that leaves no room for the protected tokens of some layer."""
-    if protected is None or not scanning(protected):
+    if protected is None or not may_read_values(protected):
         return
     heads, most = protected.shape[-2], int(protected.sum((-2, -1)).max())
     covers(keep, most, heads)

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reference._validation.contract import requires
-from reference._validation.preconditions import alike, continued, headed
+from reference._validation.preconditions import continued, headed, same_dtype
 from reference._validation.types import Bits, Finite, Positive, Ratio, Scales, Seed, Whole
 from reference.quantizers.gear import GearBlock, compress_side, gear_reconstruct
 
@@ -32,7 +32,7 @@ class GearCache(NamedTuple):
     residual_values: Float[Tensor, "*batch kv_heads residual width"]
 
 
-@requires(headed, alike)
+@requires(headed, same_dtype)
 def gear_prefill(
     keys: Finite[Tensor, "*batch kv_heads tokens width"],
     values: Finite[Tensor, "*batch kv_heads tokens width"],
@@ -90,7 +90,7 @@ def gear_prefill(
     return with_block(empty, keys, values, rank) if keys.shape[-2] else empty
 
 
-@requires(continued, alike)
+@requires(continued, same_dtype)
 def gear_append(
     cache: GearCache,
     keys: Finite[Tensor, "*batch kv_heads tokens width"],

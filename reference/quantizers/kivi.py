@@ -7,7 +7,7 @@ from jaxtyping import Float, Int32
 from torch import Tensor
 
 from reference._validation.contract import requires
-from reference._validation.preconditions import alike, continued, divides, headed, whole_number
+from reference._validation.preconditions import continued, divides, headed, same_dtype, whole_number
 from reference._validation.types import Bits, Finite, Positive, Scales
 from reference.hex.kcvt import code, dequantise, scale_dtype, transposed
 from reference.hex.packing import pack_bits, unpack_bits, word_count
@@ -42,7 +42,7 @@ def dividing(group: int, residual: int, width: int) -> None:
     divides("group", group, "width", width)
 
 
-@requires(headed, alike, dividing)
+@requires(headed, same_dtype, dividing)
 def kivi_prefill(
     keys: Finite[Tensor, "*batch kv_heads tokens width"],
     values: Finite[Tensor, "*batch kv_heads tokens width"],
@@ -100,7 +100,7 @@ def kivi_prefill(
     return kivi_append(empty, keys, values)
 
 
-@requires(continued, alike)
+@requires(continued, same_dtype)
 def kivi_append(
     cache: KiviCache,
     keys: Finite[Tensor, "*batch kv_heads tokens width"],
@@ -134,14 +134,14 @@ def kivi_append(
     old = max(0, held_values.shape[-2] - cache.residual)
     if full:
         buffers = held_keys[..., :full, :].unflatten(-2, (-1, cache.residual))
-        words, steps, minima = in_groups("keys", transposed(buffers), cache)
+        words, steps, minima = quantise_in_groups("keys", transposed(buffers), cache)
         cache = cache._replace(
             key_words=torch.cat([cache.key_words, words], -3),
             key_steps=torch.cat([cache.key_steps, steps], -3),
             key_minima=torch.cat([cache.key_minima, minima], -3),
         )
     if old:
-        words, steps, minima = in_groups("values", held_values[..., :old, :], cache)
+        words, steps, minima = quantise_in_groups("values", held_values[..., :old, :], cache)
         cache = cache._replace(
             value_words=torch.cat([cache.value_words, words], -2),
             value_steps=torch.cat([cache.value_steps, steps], -2),
@@ -183,7 +183,7 @@ def kivi_read(
     )
 
 
-def in_groups(name: str, rows: Tensor, cache: KiviCache) -> tuple[Tensor, Tensor, Tensor]:
+def quantise_in_groups(name: str, rows: Tensor, cache: KiviCache) -> tuple[Tensor, Tensor, Tensor]:
     """Return rows' codes, each row's in one stream, and the steps and minima of their groups."""
     x = by_group(rows, cache.group)
     block = code(name, x, cache.bits, torch.zeros_like(x, dtype=torch.bool), cache.scales)

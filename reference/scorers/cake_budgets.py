@@ -50,7 +50,7 @@ def cake_budgets(
         E-G42, E-G70: a deal may give a layer more than it has room for, and that is lost; prompts
         of up to a window more than the budget are kept whole.
     """
-    lengths = row_lengths(preferences, tokens)
+    lengths = tokens_per_row(preferences, tokens)
     budgets = lengths.new_empty(preferences.shape)
     layers = preferences.shape[0]
     for row in product(*map(range, lengths.shape)):
@@ -100,7 +100,7 @@ def cake_cascade(
         E-G42, E-G43, E-G70: no layer gets back what it has given up, and what it would have got
         back is lost; the last row may differ from `cake_budgets` by single places.
     """
-    lengths = row_lengths(preferences, tokens)
+    lengths = tokens_per_row(preferences, tokens)
     layers = preferences.shape[0]
     budgets = lengths.new_zeros(layers, *preferences.shape)
     for row in product(*map(range, lengths.shape)):
@@ -116,7 +116,7 @@ def cake_cascade(
     return budgets
 
 
-def row_lengths(preferences: Tensor, tokens: int | Tensor) -> Tensor:
+def tokens_per_row(preferences: Tensor, tokens: int | Tensor) -> Tensor:
     """Return the number of tokens of every row."""
     return torch.as_tensor(tokens, device=preferences.device).expand(preferences.shape[1:])
 

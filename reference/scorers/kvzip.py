@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference._validation.contract import requires, scanning
+from reference._validation.contract import may_read_values, requires
 from reference._validation.preconditions import false_on_the_left, grouped, left_padded, wide
 from reference._validation.types import Finite, Importance, Positive, Whole
 from reference.attention import attention_weights
@@ -110,7 +110,7 @@ def a_repetition_each(
     repeat_valid: tuple[Tensor, ...] | None,
 ) -> None:
     """Refuse what is not one repeat input for each chunk, its parts fitting each other."""
-    if valid is not None and not scanning(valid):
+    if valid is not None and not may_read_values(valid):
         return  # how many chunks there are is not to be seen
     chunks = chunk_count(keys, chunk, sinks, valid)
     masks = (None,) * chunks if repeat_valid is None else repeat_valid

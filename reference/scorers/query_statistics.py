@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from reference._validation.contract import requires, scanning
+from reference._validation.contract import may_read_values, requires
 from reference._validation.preconditions import left_padded
 from reference._validation.types import Finite, Whole
 from reference.precision import widen, widest
@@ -28,7 +28,7 @@ class QueryStatistics(NamedTuple):
 
 def continuing(valid: Tensor | None, past: QueryStatistics | None) -> None:
     """Refuse padding after a row's first token."""
-    if past is None or valid is None or not scanning(valid):
+    if past is None or valid is None or not may_read_values(valid):
         return
     if bool(((past.skipped + past.counted > 0) & ~valid[..., 0]).any()):
         raise ValueError("valid must be true after a row's first token, got false at position 0")

@@ -1,8 +1,8 @@
 """Mutants of attention."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("attention")
+mutant = register_mutants("attention")
 mutant("""
 vector:consecutive-heads-share-a-cache
   heads_dealt_in_turn: query head h reads value head h modulo the number of key heads

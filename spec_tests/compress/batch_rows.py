@@ -25,7 +25,7 @@ def of_row(found: list[Any], heads: torch.Size, at: tuple[Any, ...]) -> list[Any
     return [found[place] for place in places[at].flatten().tolist()]
 
 
-def marked(cache: Any, shape: torch.Size) -> Tensor:
+def kept_mask(cache: Any, shape: torch.Size) -> Tensor:
     """Mark the entries that a cache holds."""
     kept = torch.zeros(shape, dtype=torch.bool)
     found = entries(cache, shape[:-1])

@@ -1,8 +1,8 @@
 """Mutants of whole compressors."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("compress")
+mutant = register_mutants("compress")
 mutant("""
 vector:what-is-marked-is-no-padding
   padding_is_walked_through: the walk through a row starts at its padding

@@ -102,12 +102,14 @@ def compress_into_hex(draw, scopes=scopes, refinements=refinements):
     return x | budget | dict(scope=scope, refinement=refinement, queries=None, store=config)
 
 
-def without_store(x: dict[str, Any]) -> dict[str, Any]:
+def without_store_argument(x: dict[str, Any]) -> dict[str, Any]:
     """Return what a call is given that marks and stores nothing."""
     return {name: value for name, value in x.items() if name != "store"}
 
 
-INPUTS = dict(select=compress().map(without_store), compress=compress() | compress_into_hex())
+INPUTS = dict(
+    select=compress().map(without_store_argument), compress=compress() | compress_into_hex()
+)
 
 ONES = torch.ones(1, 2, 3, 2)
 SPAN = dict(

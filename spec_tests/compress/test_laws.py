@@ -15,7 +15,7 @@ from spec_tests.compress.batch_rows import (
     alone,
     count_entries_per_head,
     entries,
-    marked,
+    kept_mask,
     of_row,
     row_indices_and_starts,
 )
@@ -113,7 +113,7 @@ def test_every_pool_keeps_its_budget_of_real_entries(impl, x):
 @given(compress())
 def test_protected_tokens_stay_and_padding_never_does(impl, x):
     scores, protected = x["scored"]
-    kept = marked(impl.compress(**x), scores.shape)
+    kept = kept_mask(impl.compress(**x), scores.shape)
     assert (kept | ~protected).all()
     if x["valid"] is not None:
         assert not (kept & ~spread(x["valid"], scores.shape, x["scope"])).any()

@@ -1,8 +1,8 @@
 """Mutants of compression while decoding."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("decoding_compression")
+mutant = register_mutants("decoding_compression")
 mutant("""
 vector:positions-count-from-the-first-real-token
   padded_positions: positions count from the start of the padding

@@ -1,8 +1,8 @@
 """Mutants of eviction, and about counting what it leaves."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("evict")
+mutant = register_mutants("evict")
 mutant("""
 test_each_head_holds_its_kept_entries_in_position_order
   gathered_in_score_order: entries are gathered last first, as a ranking might

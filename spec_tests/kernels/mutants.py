@@ -1,10 +1,10 @@
 """Mutants of kernels: ties, ends of blocks, masks, scales, rounding, single blocks."""
 
-from spec_tests.mutants.make import kernel_mutant_register
+from spec_tests.mutants.make import register_kernel_mutants
 
-mutant = kernel_mutant_register("hubkv/discount.py")
+mutant = register_kernel_mutants("hubkv/discount.py")
 mutant("""
-kernels/test_rows.py::test_no_kernel_runs_where_gradients_are_asked_for[smd]
+kernels/test_every_kernel.py::test_no_kernel_runs_where_gradients_are_asked_for[smd]
   kernel_without_gradients: the kernel runs whether gradients are asked for or not
   - @gradient_fallback(vector.smd)
   + 
@@ -21,7 +21,7 @@ hubkv/discount/test_laws.py::test_protected_tokens_suppress_nothing
   + there &= j >= 0
 """)
 
-mutant = kernel_mutant_register("hubkv/refine.py")
+mutant = register_kernel_mutants("hubkv/refine.py")
 mutant("""
 hubkv/refine/test_laws.py::test_refinement_is_its_four_steps
   kernel_protected_moments: protected scores count among those of their head
@@ -39,7 +39,7 @@ hubkv/refine/test_laws.py::test_refinement_is_its_four_steps[torch.float32]
   + spreads * counts
 """)
 
-mutant = kernel_mutant_register("hubkv/refine.py", block=32)
+mutant = register_kernel_mutants("hubkv/refine.py", block=32)
 mutant("""
 hubkv/refine/test_laws.py::test_refinement_is_its_four_steps[torch.float32]
   kernel_refined_beyond_the_row: what is left of a score is read where the score is not
@@ -47,7 +47,7 @@ hubkv/refine/test_laws.py::test_refinement_is_its_four_steps[torch.float32]
   + there = at >= -start
 """)
 
-mutant = kernel_mutant_register("retain.py")
+mutant = register_kernel_mutants("retain.py")
 mutant("""
 retain/test_laws.py::test_pools_are_filled_in_the_total_order
   kernel_one_tie_more: the tie after the last one is kept
@@ -71,7 +71,7 @@ retain/test_laws.py::test_few_values_of_half_precision_are_cut_exactly
   + ~(bits & most), bits)
 """)
 
-mutant = kernel_mutant_register("evict.py", block=2)
+mutant = register_kernel_mutants("evict.py", block=2)
 mutant("""
 evict/test_laws.py::test_each_head_holds_its_kept_entries_in_position_order
   kernel_positions_in_blocks: positions count from the start of their block
@@ -85,7 +85,7 @@ evict/test_laws.py::test_each_head_holds_its_kept_entries_in_position_order
   + left_values
 """)
 
-mutant = kernel_mutant_register("graphkv/refine.py")
+mutant = register_kernel_mutants("graphkv/refine.py")
 mutant("""
 graphkv/refine/test_laws.py::test_a_graph_of_many_tokens_is_made_of_its_parts
   kernel_last_of_equals: of equal edges the last are neighbours
@@ -117,7 +117,7 @@ graphkv/refine/test_laws.py::test_every_graph_takes_its_own_window_off_the_budge
   + i = tl.where(edge > -float("inf"), i, -1)
 """)
 
-mutant = kernel_mutant_register("hex/heavy_hitters.py", block=32)
+mutant = register_kernel_mutants("hex/heavy_hitters.py", block=32)
 mutant("""
 scorers/h2o/test_laws.py::test_mass_is_what_every_query_of_the_group_hands_out
   kernel_blind_to_itself: the weights are those over tokens before a query's own
@@ -144,7 +144,7 @@ scorers/h2o/test_laws.py::test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logi
   + given, log_sum_exp = False, None
 """)
 
-mutant = kernel_mutant_register("ragged_attention.py", block=2)
+mutant = register_kernel_mutants("ragged_attention.py", block=2)
 mutant("""
 ragged_attention/test_laws.py::test_after_no_eviction_it_is_attention_over_the_whole
   kernel_sums_as_they_were: a larger logit leaves the sum of powers before it as it was
@@ -158,7 +158,7 @@ ragged_attention/test_laws.py::test_after_no_eviction_it_is_attention_over_the_w
   + left_values += begin * WIDTH
 """)
 
-mutant = kernel_mutant_register("hex/compress.py")
+mutant = register_kernel_mutants("hex/compress.py")
 mutant("""
 hex/compress/test_laws.py::test_what_is_restored_is_kcvt_of_the_remaining_entries
   kernel_kept_in_range: kept values widen the range of their token
@@ -171,7 +171,7 @@ hex/compress/test_laws.py::test_what_is_restored_is_kcvt_of_the_remaining_entrie
   + here = h * WIDTH + channel
 """)
 
-mutant = kernel_mutant_register("hex/attention.py", programs=1)
+mutant = register_kernel_mutants("hex/attention.py", programs=1)
 mutant("""
 hex/attention/test_laws.py::test_heads_of_a_models_width_read_what_is_restored
   kernel_codes_unfaded: what codes of earlier tiles add is not weighed anew
@@ -198,7 +198,7 @@ hex/attention/test_laws.py::test_what_comes_last_may_weigh_most
   + o = o + tl.sum(
 """)
 
-mutant = kernel_mutant_register("hex/_sparse_entries.py", programs=1)
+mutant = register_kernel_mutants("hex/_sparse_entries.py", programs=1)
 mutant("""
 hex/attention/test_laws.py::test_heads_of_a_models_width_read_what_is_restored
   kernel_kept_unfaded: what kept values of earlier tiles add is not weighed anew
@@ -212,7 +212,7 @@ hex/attention/test_laws.py::test_heads_of_a_models_width_read_what_is_restored
   + beyond -= tl.zeros([32], tl.float32)
 """)
 
-mutant = kernel_mutant_register("_numerics.py", block=1024)
+mutant = register_kernel_mutants("_numerics.py", block=1024)
 mutant("""
 hubkv/refine/test_laws.py::test_refined_scores_are_rounded_once[torch.bfloat16]
   kernel_cut_off: what is rounded to bfloat16 is cut off
@@ -224,7 +224,7 @@ hubkv/discount/test_laws.py::test_a_product_halfway_between_two_numbers_goes_to_
   + even = (bits + 0x8000) >> 16
 """)
 
-mutant = kernel_mutant_register("_attention_common.py", block=32)
+mutant = register_kernel_mutants("_attention_common.py", block=32)
 mutant("""
 scorers/h2o/test_laws.py::test_mass_is_what_every_query_of_the_group_hands_out
   kernel_last_channel: the last channel of a narrow row is left out

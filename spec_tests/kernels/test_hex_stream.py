@@ -13,7 +13,7 @@ import reference
 from optimized import kernels
 from optimized.bench.launch_recorder import recorded
 from optimized.hex_packed_layout import TILE, PackedCache
-from optimized.kernels.hex._packed_decode_step import decoded
+from optimized.kernels.hex._packed_decode_step import decode_packed
 from optimized.kernels.hex.attention import taken
 from optimized.vector.hex import decode_step as processor
 from optimized.vector.hex.cache_layout import StackedCache
@@ -51,7 +51,7 @@ def tokens(x, count, seed):
 @settings(max_examples=2)
 @given(data=st.data())
 def test_a_step_is_that_of_a_cache_laid_out_anew(mode, data):
-    stepwise(data.draw(ready(mode)), decoded, kernels.hex_decode, PackedCache)
+    stepwise(data.draw(ready(mode)), decode_packed, kernels.hex_decode, PackedCache)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -84,7 +84,7 @@ def stepwise(x: Any, decoded: Any, anew: Any, layout: type) -> None:
 def test_a_step_stores_the_logits_that_its_mode_remembers_the_mass_of(mode, data):
     x = data.draw(ready(mode))
     with trusted(), recorded() as launches:
-        decoded(PackedCache.of(x["cache"]), *tokens(x, 1, 0))
+        decode_packed(PackedCache.of(x["cache"]), *tokens(x, 1, 0))
     names = "codes_kernel", "residual_kernel"
     attending = [one for one in launches if one.kernel.fn.__name__ in names]
     stores = [one.arguments["logits"] is not None for one in attending]
@@ -96,7 +96,7 @@ def test_a_step_stores_the_logits_that_its_mode_remembers_the_mass_of(mode, data
 @given(ready(*MODES), st.integers(2, 5))
 def test_several_tokens_are_handed_on(x, count):
     held, new = PackedCache.of(x["cache"]), tokens(x, count, 0)
-    output, after = decoded(held, *new)
+    output, after = decode_packed(held, *new)
     assert isinstance(after, optimized.HexCache)
     inputs = dict(zip(("queries", "keys", "values"), new, strict=True), cache=x["cache"])
     assert_as_accurate(output, lambda **x: reference.hex_decode(**x).output, inputs)

@@ -20,7 +20,7 @@ from optimized.hex_packed_layout import (
     places,
 )
 from optimized.kernels.hex._sparse_entries import tables
-from optimized.vector.hex._packed_products import fields, repeat_masks, slots
+from optimized.vector.hex._packed_products import fields, repeat_bit_field_masks, slots
 from optimized.vector.hex.cache_layout import StackedCache
 from reference.hex.expander import static_mask
 from spec_tests.accuracy import assert_equal
@@ -48,7 +48,7 @@ class Elsewhere(TorchDispatchMode):
 REMEMBERED: dict[str, Any] = {
     "places of three bits": lambda gpu: places.__wrapped__(3, 64, "keys", gpu),
     "places of four bits": lambda gpu: places.__wrapped__(4, 64, "values", gpu),
-    "masks": lambda gpu: repeat_masks.__wrapped__(fields(3).masks, 96, gpu),
+    "masks": lambda gpu: repeat_bit_field_masks.__wrapped__(fields(3).masks, 96, gpu),
     "slots": lambda gpu: slots.__wrapped__(3, 96, gpu),
     "tables": lambda gpu: tables.__wrapped__(HexConfig(density=0.125), 96, 2, 64, gpu),
 }

@@ -39,7 +39,7 @@ CHANGE = re.compile(r"  (\w+): (.*)\n((?:  [-+ ](?: .*)?\n)+)")
 Register = Callable[[str], None]
 
 
-def mutant_register(idea: str) -> Register:
+def register_mutants(idea: str) -> Register:
     """Return a function that registers the mutants of one idea, such as `hubkv/discount`.
 
     Each is the reference with one change. The changed source must occur exactly once in the idea's
@@ -56,7 +56,7 @@ def mutant_register(idea: str) -> Register:
     return text_register(mutant)
 
 
-def kernel_mutant_register(file: str, block: int = 8, programs: int | None = None) -> Register:
+def register_kernel_mutants(file: str, block: int = 8, programs: int | None = None) -> Register:
     """Return a function that registers mutants of the kernels in a file, such as `hubkv/refine.py`.
 
     Each is `optimized` as it runs on a GPU, with one change to the file, in Triton's interpreter.

@@ -1,8 +1,8 @@
 """Mutants of attention over heads of different lengths."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("ragged_attention")
+mutant = register_mutants("ragged_attention")
 mutant("""
 vector:two-heads-of-one-and-three-entries
   neighbours_entries: a head reads the entries of the next one too

@@ -1,8 +1,8 @@
 """Mutants of the step between scoring and selecting."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("refinement")
+mutant = register_mutants("refinement")
 mutant("""
 test_suppression_compares_content_with_content_alone
   protected_compete: protected tokens compete with the content

@@ -159,7 +159,7 @@ def mutants_about(name: str) -> list[tuple[str, Any]]:
     """Return fault and module of the mutants of the file that defines a function."""
     home = unwrap(getattr(reference, name)).__module__.removeprefix("reference.").replace(".", "/")
     for file in HERE.rglob("mutants.py"):
-        if f'mutant_register("{home}")' in text(file):
+        if f'register_mutants("{home}")' in text(file):
             import_module(".".join(file.relative_to(HERE.parent).with_suffix("").parts))
     from spec_tests.mutants.make import MUTANTS
 

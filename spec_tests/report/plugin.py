@@ -19,8 +19,8 @@ from spec_tests.program import NotSupported
 from spec_tests.report import html, summary, terminal
 from spec_tests.report.calls import LAST, record_passing_calls
 from spec_tests.report.fault_diagnosis import LEVELS, NEVER, Fault, find_fault
+from spec_tests.report.kinds_of_tests import Tests, counts_as_lists, counts_from_lists, kind_of
 from spec_tests.report.messages import equations_of, failure_claims
-from spec_tests.report.test_kinds import Tests, counts_as_lists, counts_from_lists, kind_of
 
 FAILURES = (Exception, pytest.fail.Exception)
 EXISTING = "existing tests"
@@ -150,7 +150,9 @@ class Plugin:
         """Print the cards, and write the files of `--report-json` and `--report-html`."""
         skips = terminalreporter.stats.get("skipped", [])
         skips[:] = [skip for skip in skips if LACKS not in str(skip.longrepr)]
-        report = summary.report(terminalreporter.stats, self.impls, self.existing, self.config)
+        report = summary.build_report(
+            terminalreporter.stats, self.impls, self.existing, self.config
+        )
         terminal.write(terminalreporter, report, self.config)
         for option, text in (("--report-json", summary.as_json), ("--report-html", html.page)):
             if file := self.config.getoption(option):

@@ -16,7 +16,7 @@ from spec_tests.implementation import Implementation
 from spec_tests.index import ROOT, equations, source_equations
 from spec_tests.report import fault_diagnosis as faults
 from spec_tests.report.fault_diagnosis import LEVELS
-from spec_tests.report.test_kinds import OF_LEVEL, ORDER, Tests, run_state_by_kind
+from spec_tests.report.kinds_of_tests import OF_LEVEL, ORDER, Tests, run_state_by_kind
 from spec_tests.report.tex import tex_equations
 
 FORMAT = 2
@@ -48,7 +48,7 @@ MOST = 2
 """Largest number of mutants named as likely causes of a failure; with more, none is named."""
 
 
-def report(
+def build_report(
     stats: dict[str, list[Any]], impls: list[Implementation], existing: Tests, config: pytest.Config
 ) -> dict[str, Any]:
     """Return the whole report, made from test reports, which xdist sends between processes."""

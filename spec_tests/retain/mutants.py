@@ -1,8 +1,8 @@
 """Mutants of selection."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("retain")
+mutant = register_mutants("retain")
 mutant("""
 vector:nine-tenths-of-a-hundred-leaves-ten
   binary_count: the count is computed in binary

@@ -16,7 +16,7 @@ from spec_tests.variants.make import (
     Wrapped,
     forward,
     in_double,
-    under_noise,
+    with_rounding_noise,
 )
 
 FILES = modules("**/variants.py")
@@ -27,6 +27,6 @@ COLUMNS = {
 }
 globals().update({name: column for name, column in COLUMNS.items() if column.changed})
 renamed = Wrapped(forward)
-noisy_1, noisy_2, noisy_3 = (Wrapped(under_noise(seed)) for seed in (1, -1, 2))
+noisy_1, noisy_2, noisy_3 = (Wrapped(with_rounding_noise(seed)) for seed in (1, -1, 2))
 double = Wrapped(in_double)
 elsewhere = ReseededReference()

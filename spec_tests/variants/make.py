@@ -113,7 +113,7 @@ def forward(function: Function) -> Function:
     return call
 
 
-def under_noise(seed: int) -> Callable[[Function], Function]:
+def with_rounding_noise(seed: int) -> Callable[[Function], Function]:
     """Return a wrapper that runs a function with every operation rounded differently."""
 
     def wrap(function: Function) -> Function:

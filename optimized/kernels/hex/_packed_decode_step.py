@@ -13,7 +13,7 @@ from reference.hex.cache import HexCache, add_mass, add_tokens
 from reference.hex.decode_step import HexDecoded
 
 
-def decoded(
+def decode_packed(
     cache: HexCache | PackedCache, queries: Tensor, keys: Tensor, values: Tensor
 ) -> tuple[Tensor, HexCache | PackedCache]:
     """Return the result of `hex_decode`, with the cache in the kernels' layout once they fit.

@@ -16,7 +16,7 @@ from optimized._dispatch import gradient_fallback
 from optimized.kernels._attention_common import DTYPES, WIDEST
 from optimized.kernels._numerics import rounded, widened
 from optimized.vector.hex.compress import hex_mask
-from reference._validation.contract import scanning
+from reference._validation.contract import may_read_values
 from reference.hex.compress import HexBlock
 from reference.hex.kcvt import scale_dtype
 
@@ -273,7 +273,9 @@ def hex_compress(
     if not taken(keys.shape, keys.dtype, scale_dtype(keys.dtype, scales)):
         return vector.hex_compress(*span)
     codes = coded_span(*span)
-    if any(scanning(x) and not bool(x.isfinite().all()) for x in codes if x.is_floating_point()):
+    if any(
+        may_read_values(x) and not bool(x.isfinite().all()) for x in codes if x.is_floating_point()
+    ):
         return vector.hex_compress(*span)  # raises, naming what is too large for the scales
     kept = hex_mask(expander, dynamic, keys.shape[-3])
     return HexBlock(bits, *codes, keys[kept], values[kept], dynamic.clone())

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from transformers import PreTrainedModel
 
 from optimized.study.documents import Document
-from optimized.study.measurements import Settings
+from optimized.study.measurements import MeasurementSettings
 from optimized.study.pictures import (
     captured,
     graphkv_keys,
@@ -51,7 +51,7 @@ class Sitting(NamedTuple):
     caught: Captured
     model: PreTrainedModel
     longest: Sequence[Document]
-    how: Settings
+    how: MeasurementSettings
 
 
 class Plan(NamedTuple):
@@ -121,7 +121,7 @@ PICTURES = {
 def pictures(
     model: PreTrainedModel,
     documents: Sequence[Document],
-    how: Settings,
+    how: MeasurementSettings,
     step: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Picture]:
     """Draw every picture from some documents of a run.

@@ -13,7 +13,7 @@ from optimized.models.layer import count_full_attention_layers
 from optimized.models.prefill import Step, prefill
 from optimized.models.systems import system_named
 from optimized.study.documents import Document
-from optimized.study.measurements import Settings, Trial
+from optimized.study.measurements import MeasurementSettings, Trial
 from optimized.study.prompt_scorers import PromptScorers
 
 DOCUMENTS = 8
@@ -48,7 +48,9 @@ class Captured(NamedTuple):
         return unprotected_span(self.keys.shape[-2])
 
 
-def capture(model: PreTrainedModel, documents: Sequence[Document], settings: Settings) -> Captured:
+def capture(
+    model: PreTrainedModel, documents: Sequence[Document], settings: MeasurementSettings
+) -> Captured:
     """Read the longest documents, and return the data of the pictures.
 
     Raises:

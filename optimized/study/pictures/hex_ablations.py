@@ -10,9 +10,9 @@ import optimized as kv
 from optimized.models.systems import FULL, System
 from optimized.study.documents import Document
 from optimized.study.evaluate import evaluate
-from optimized.study.measurements import Settings, Trial
+from optimized.study.measurements import MeasurementSettings, Trial
 from optimized.study.pictures.caption_phrases import verdict
-from optimized.study.significance import differences, interval, shares
+from optimized.study.significance import differences, interval, needle_shares
 
 PRINTED = {
     "3-full": 55.42,
@@ -30,7 +30,7 @@ PRINTED = {
 
 
 def ablations(
-    model: PreTrainedModel, documents: Sequence[Document], settings: Settings
+    model: PreTrainedModel, documents: Sequence[Document], settings: MeasurementSettings
 ) -> dict[str, Any]:
     """Measure the rows of the table like the systems of a run.
 
@@ -50,7 +50,7 @@ def ablations(
             measured[name] = row.refused
             continue
         change = differences(row.bits, full.bits)
-        found = shares(row)
+        found = needle_shares(row)
         measured[name] = {
             "percent": 100 * row.nbytes / full.nbytes,
             "deviation": sum(row.relative) / len(row.relative),

@@ -36,7 +36,7 @@ def maps(caught: Captured) -> tuple[dict[str, Any], list[Map]]:
     queries, keys = caught.queries[:, 0], caught.keys[:, 0]
     each = keys.repeat_interleave(queries.shape[1] // keys.shape[1], 1)
     density = mean_received_attention(queries[:, :, inner], each[:, :, : inner.stop])[..., inner]
-    shares, strong = strongest(density)
+    shares, strong = strongest_columns(density)
     shown = sorted({0, len(caught.layers) // 2, len(caught.layers) - 1})
     heads = [int(shares[place].argmax()) for place in shown]
     pixel = -(-density.shape[-1] // PIXELS)
@@ -50,7 +50,7 @@ def maps(caught: Captured) -> tuple[dict[str, Any], list[Map]]:
         "pixel": pixel,
         "strong": STRONG,
         "share_mean": float(shares.mean()),
-        "share_even": float(strongest(uniform_attention_received(inner.stop)[inner])[0]),
+        "share_even": float(strongest_columns(uniform_attention_received(inner.stop)[inner])[0]),
         "share_shown": [float(shares[place].max()) for place in shown],
         "shared": agreement(strong),
         "layers": [caught.layers[place] for place in shown],
@@ -58,7 +58,7 @@ def maps(caught: Captured) -> tuple[dict[str, Any], list[Map]]:
     }, found
 
 
-def strongest(density: Float[Tensor, "*heads tokens"]) -> tuple[Tensor, Tensor]:
+def strongest_columns(density: Float[Tensor, "*heads tokens"]) -> tuple[Tensor, Tensor]:
     """Return the share of attention that the strongest columns receive, and their indices."""
     count = max(1, round(STRONG * density.shape[-1]))
     top = kv.ranking(density)[..., :count]

@@ -80,7 +80,7 @@ def fields(bits: int) -> Fields:
 
 
 @lru_cache(maxsize=64)
-def repeat_masks(
+def repeat_bit_field_masks(
     masks: tuple[tuple[int, ...], ...], length: int, device: torch.device
 ) -> tuple[Tensor | int, ...]:
     """Return each field's masks, repeated over `length` lanes; one number if the period is 1."""
@@ -162,7 +162,7 @@ class Stream(NamedTuple):
         # int16 lanes are masked as signed and converted as unsigned
         unsigned = masked if self.fields.size == 8 else masked.view(torch.uint16)
         cut, length = self.fields, some.shape[-1]
-        for mask in repeat_masks(cut.masks, length, some.device):
+        for mask in repeat_bit_field_masks(cut.masks, length, some.device):
             torch.bitwise_and(some, mask, out=masked)
             yield numbers.copy_(unsigned)
 

@@ -165,7 +165,7 @@ def joined(cache: HexCache | StackedCache, queries: Tensor) -> list[Coded | Plai
     """
     exact, empty = queries.dtype, not queries.numel()
     plain = isinstance(cache, HexCache) and not multiplies_codes(cache, exact)
-    if plain or empty or learning(queries, cache):
+    if plain or empty or needs_gradients(queries, cache):
         return [restored(cache.cache() if isinstance(cache, StackedCache) else cache, exact)]
     laid = cache if isinstance(cache, StackedCache) else StackedCache.of(cache)
     runs = [coded(run, laid.rest.config, exact) for run in laid.runs]
@@ -180,7 +180,7 @@ def multiplies_codes(cache: HexCache, exact: torch.dtype) -> bool:
     return cache.config.density < 1 and exact != torch.float64
 
 
-def learning(queries: Tensor, cache: HexCache | StackedCache) -> bool:
+def needs_gradients(queries: Tensor, cache: HexCache | StackedCache) -> bool:
     """Whether autograd records attention to the cache."""
     if not torch.is_grad_enabled():
         return False

@@ -202,14 +202,14 @@ class StackedCache(NamedTuple):
     def of(cls, cache: HexCache) -> "StackedCache":
         """Return a cache in this layout."""
         rows = cache.residual_mass.shape[:-1].numel()
-        alike = groupby(cache.blocks, kind)
+        alike = groupby(cache.blocks, shared_properties)
         runs = [StackedBlocks.of(list(some), cache.config, rows) for _, some in alike]
         return cls(tuple(runs), cache._replace(blocks=()))
 
     def followed(self, block: HexBlock, rest: HexCache) -> "StackedCache":
         """Return the cache with one more block and a new rest."""
         (new,), runs = StackedCache.of(rest._replace(blocks=(block,))).runs, self.runs
-        if runs and kind(runs[-1].block) == kind(block):
+        if runs and shared_properties(runs[-1].block) == shared_properties(block):
             before = runs[-1].blocks(rest.config, block.dynamic.shape[:-1])
             rows = rest.residual_mass.shape[:-1].numel()
             new, runs = StackedBlocks.of([*before, block], rest.config, rows), runs[:-1]
@@ -222,7 +222,7 @@ class StackedCache(NamedTuple):
         return self.rest._replace(blocks=tuple(some))
 
 
-def kind(block: HexBlock) -> tuple[Any, ...]:
+def shared_properties(block: HexBlock) -> tuple[Any, ...]:
     """Return the properties that all blocks of a run share, whether stacked or not."""
     by_head = block.value_steps.ndim == block.key_steps.ndim
     return block.bits, block.dynamic.shape[-1], by_head, block.key_steps.dtype

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from optimized.vector.hex.attention import attend, hex_attention, learning, multiplies_codes
+from optimized.vector.hex.attention import attend, hex_attention, multiplies_codes, needs_gradients
 from optimized.vector.hex.cache import compress_if_full, compress_oldest_block
 from optimized.vector.hex.cache_layout import StackedCache
 from reference._validation import checks
@@ -33,7 +33,7 @@ def decoded(
 ) -> tuple[Tensor, HexCache | StackedCache]:
     """Return what `hex_decode` does; the cache stays laid out from one token to the next."""
     exact = widest(queries, keys)
-    anew = queries.shape[-2] != 1 or learning(queries, cache)
+    anew = queries.shape[-2] != 1 or needs_gradients(queries, cache)
     anew |= torch.is_grad_enabled() and (keys.requires_grad or values.requires_grad)
     if isinstance(cache, HexCache) and not anew and multiplies_codes(cache, exact):
         cache = StackedCache.of(cache)

@@ -6,7 +6,7 @@ from torch import Tensor
 import reference
 from optimized._rebind import rebind
 from optimized.vector.compress import compress, pool_budgets, rows_of, select
-from reference._validation.contract import scanning
+from reference._validation.contract import may_read_values
 from reference._validation.preconditions import AXES
 from reference.hex.presets import HexConfig
 from reference.hubkv.compress import tell
@@ -38,7 +38,7 @@ def with_ends(
         spare = spare.div(pool // length, rounding_mode="floor")
         spare = spare.amin(-1) if scope == "head" else spare
         left = torch.minimum(window, spare.clamp(min=0))
-        if scanning(left):
+        if may_read_values(left):
             tell(int((window - left).amax()))
     protected = others | (place >= length - left.view(first.shape))
     return scored._replace(protected=protected.movedim(-3, 0) if scope == "model" else protected)

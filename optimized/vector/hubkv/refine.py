@@ -8,7 +8,7 @@ from torch import Tensor
 
 from optimized.vector.hubkv.discount import maxima_before_and_after
 from optimized.vector.hubkv.head_calibration import variation
-from reference._validation.contract import scanning
+from reference._validation.contract import may_read_values
 from reference.hubkv.head_calibration import head_weights
 from reference.precision import widen
 
@@ -36,7 +36,7 @@ def hubkv_refine(
     def weigh(_: slice, content: Content) -> Tensor:
         return head_weights(variation(content[0], epsilon, content[1]), tau, minimum, maximum)
 
-    stretch = common_content(protected, scores.shape[-1])
+    stretch = common_content_slice(protected, scores.shape[-1])
     return refine_by(weigh, scores, protected, stretch, ratio**power, radius, gamma)
 
 
@@ -80,11 +80,11 @@ def slabs(
         yield slab, scores[slab], None if protected is None else protected.reshape(rows)[slab]
 
 
-def common_content(protected: Tensor | None, tokens: int) -> slice | None:
+def common_content_slice(protected: Tensor | None, tokens: int) -> slice | None:
     """Return the one stretch of unprotected tokens that all heads share, or None."""
     if protected is None:
         return slice(0, tokens)
-    if not scanning(protected):
+    if not may_read_values(protected):
         return None
     mask = protected.view(torch.int8)
     first = mask.flatten(0, -2)[0]
@@ -112,7 +112,7 @@ def _refine(
 ) -> Tensor:
     bits = BITS[scores.itemsize]
     keys = scores.view(bits)
-    if not scanning(keys) or keys.amin().item() < 0:
+    if not may_read_values(keys) or keys.amin().item() < 0:
         keys = keys & torch.iinfo(bits).max
     if protected is not None:
         keys = keys | -protected.to(keys.dtype)  # below every score

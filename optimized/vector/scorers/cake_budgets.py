@@ -4,13 +4,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from reference.scorers.cake_budgets import row_lengths
+from reference.scorers.cake_budgets import tokens_per_row
 
 
 def cake_budgets(
     preferences: Tensor, keep: int, tokens: int | Tensor, window: int, exact: bool
 ) -> Tensor:
-    lengths = row_lengths(preferences, tokens)
+    lengths = tokens_per_row(preferences, tokens)
     total = (keep - window) * preferences.shape[0]
     room = (lengths - window).clamp(min=0).expand(preferences.shape)
     if exact:
@@ -24,7 +24,7 @@ def cake_budgets(
 def cake_cascade(
     preferences: Tensor, keep: int, tokens: int | Tensor, window: int, exact: bool
 ) -> Tensor:
-    lengths = row_lengths(preferences, tokens)
+    lengths = tokens_per_row(preferences, tokens)
     layers = preferences.shape[0]
     budgets = lengths.new_zeros(layers, *preferences.shape)
     room, least = (lengths - window).clamp(min=0)[None], lengths.clamp(max=window)

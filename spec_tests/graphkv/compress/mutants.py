@@ -1,8 +1,8 @@
 """Mutants of GraphKV as a whole."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("graphkv/compress")
+mutant = register_mutants("graphkv/compress")
 mutant("""
 vector:what-one-head-protects-is-marked-in-all
   marks_of_each_head: each head marks what it protects itself

@@ -1,8 +1,8 @@
 """Mutants of signals along the graph."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("graphkv/decay")
+mutant = register_mutants("graphkv/decay")
 mutant("""
 test_product_is_equation_5_and_sequential_is_algorithm_2
   overwriting_product: Algorithm 2 overwrites where Equation 5 multiplies

@@ -1,8 +1,8 @@
 """Mutants of sources, edges and neighbours."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("graphkv/graph")
+mutant = register_mutants("graphkv/graph")
 mutant("""
 vector:shares-are-decimal
   binary_share: shares in binary

@@ -1,8 +1,8 @@
 """Mutants of what is said of keys."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("graphkv/key_analysis")
+mutant = register_mutants("graphkv/key_analysis")
 mutant("""
 test_the_matrix_is_the_graph_with_every_token_a_source
   correlation: keys centred first

@@ -1,8 +1,8 @@
 """Mutants of where a needle is hidden, and what is found of it."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("graphkv/needle")
+mutant = register_mutants("graphkv/needle")
 mutant("""
 vector:a-needle-halfway-down
   deeper_needle: a depth of the whole input

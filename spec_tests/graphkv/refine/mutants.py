@@ -1,8 +1,8 @@
 """Mutants of the whole refinement, and its choices."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("graphkv/refine")
+mutant = register_mutants("graphkv/refine")
 mutant("""
 test_a_row_holds_the_heads_of_a_token_side_by_side
   reshaped_heads: tokens side by side instead of heads

@@ -1,8 +1,8 @@
 """Mutants of attention over a HEX cache."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hex/attention")
+mutant = register_mutants("hex/attention")
 mutant("""
 test_padding_draws_nothing_and_a_query_at_padding_reads_nothing
   padding_is_read: tokens of padding are attended to

@@ -14,7 +14,7 @@ from optimized.vector.hex.decode_step import decoded
 from spec_tests.accuracy import assert_as_accurate, assert_close, assert_equal, cast
 from spec_tests.hex.attention.oracle import read, sum_restored_weights
 from spec_tests.hex.attention.strategies import hex_attention_inputs
-from spec_tests.hex.cache.strategies import BLOCK, half_cache
+from spec_tests.hex.cache.strategies import BLOCK, half_precision_cache
 from spec_tests.kernels.hex_cache_strategy import has_blocks, wide_cache_inputs
 from spec_tests.strategies import needs_expander_mask
 
@@ -141,7 +141,7 @@ def test_a_padded_row_reads_what_it_would_without_its_padding(impl, x):
 @pytest.mark.parametrize("width", [4, 64])
 def test_attention_over_a_cache_in_half_precision_reads_it_unrounded(impl, width, half):
     """Code times step plus minimum lies between the numbers that half precision has (E-H73)."""
-    cache, stream = half_cache(width, half)
+    cache, stream = half_precision_cache(width, half)
     queries = stream[0][:, -1:].float()
     attended = impl.hex_attention(queries, cache, mass=True)
     exact = reference.hex_attention(queries.double(), cast(cache, torch.float64), mass=True)

@@ -1,8 +1,8 @@
 """Mutants of the streaming cache."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hex/cache")
+mutant = register_mutants("hex/cache")
 mutant("""
 test_a_prompt_leaves_less_than_a_block_and_the_tokens_carried
   nothing_held_back: an unfinished block is compressed too

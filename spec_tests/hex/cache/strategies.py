@@ -88,7 +88,7 @@ def append(draw):
     return dict(cache=cache, queries=queries, keys=keys, values=values)
 
 
-def half_cache(width, half, mode="append"):
+def half_precision_cache(width, half, mode="append"):
     """Return a cache in half precision of a block of 64 tokens and five more, and its stream.
 
     Values and keys lie off zero, where half precision is coarse beside what tells them apart.

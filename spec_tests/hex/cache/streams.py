@@ -37,7 +37,9 @@ def compressed(
     return impl.hex_compress(*span, static, dynamic, config.bits, config.value_group, config.scales)
 
 
-def decode(impl: Any, cache: HexCache, stream: tuple[Tensor, ...], start: int, cuts: list[int]):
+def append_in_cuts(
+    impl: Any, cache: HexCache, stream: tuple[Tensor, ...], start: int, cuts: list[int]
+):
     """Append the tokens from `start` on, cut at the given places."""
     bounds = [start, *sorted(start + cut for cut in cuts), stream[1].shape[-2]]
     for low, high in pairwise(bounds):

@@ -18,9 +18,9 @@ from reference import HexConfig
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.hex.cache.strategies import BLOCK, MODES, configs, streams
 from spec_tests.hex.cache.streams import (
+    append_in_cuts,
     assert_same_cache,
     compressed,
-    decode,
     prefill_and_append,
     slice_stream,
 )
@@ -79,7 +79,7 @@ def test_decoding_in_any_chunks_gives_the_same_cache(impl, x, data):
     left = stream[1].shape[-2] - prompt
     cuts = data.draw(st.lists(st.integers(0, left), max_size=5))
     once = impl.hex_append(start, *slice_stream(stream, prompt))
-    assert_same_cache(decode(impl, start, stream, prompt, cuts), once)
+    assert_same_cache(append_in_cuts(impl, start, stream, prompt, cuts), once)
 
 
 @pytest.mark.spec("HEX-4.1b")

@@ -1,8 +1,8 @@
 """Mutants of HEX's masks and compressed blocks."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hex/compress")
+mutant = register_mutants("hex/compress")
 mutant("""
 test_an_entry_is_kept_if_either_mask_says_so
   joined_by_and: both masks must agree

@@ -5,7 +5,12 @@ from hypothesis import strategies as st
 
 import reference
 from spec_tests.hex.heavy_hitters.strategies import batches
-from spec_tests.hex.kcvt.strategies import on_codes, value_groups, values_on_codes, widths
+from spec_tests.hex.kcvt.strategies import (
+    groups_exact_on_codes,
+    value_groups,
+    values_on_codes,
+    widths,
+)
 from spec_tests.strategies import Refusal, booleans
 
 
@@ -23,7 +28,7 @@ def spans(draw):
     kept = reference.hex_mask(expander, dynamic, kv_heads)
     bits, group = draw(widths), draw(value_groups)
     return dict(
-        keys=draw(on_codes(kept.mT, bits)).mT.contiguous(),
+        keys=draw(groups_exact_on_codes(kept.mT, bits)).mT.contiguous(),
         values=draw(values_on_codes(kept, bits, group)),
         expander=expander,
         dynamic=dynamic,

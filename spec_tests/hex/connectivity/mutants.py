@@ -1,8 +1,8 @@
 """Mutants of what hangs together."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hex/connectivity")
+mutant = register_mutants("hex/connectivity")
 mutant("""
 test_tokens_touch_channels_alone_and_both_ways
   one_way_edges: edges lead from tokens to channels, and none back

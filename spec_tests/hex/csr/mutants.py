@@ -1,8 +1,8 @@
 """Mutants of sparse rows."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hex/csr")
+mutant = register_mutants("hex/csr")
 mutant("""
 test_rows_hold_their_columns_in_order
   skip_empty_rows: rows without entries are skipped

@@ -1,8 +1,8 @@
 """Mutants of a step of decoding with a HEX cache."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hex/decode_step")
+mutant = register_mutants("hex/decode_step")
 mutant("""
 test_a_decoded_token_reads_the_cache_before_it_and_itself
   blind_to_itself: a decoded token reads what was there before it came

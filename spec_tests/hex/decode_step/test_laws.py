@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import reference
 from spec_tests.accuracy import assert_as_accurate, assert_close, cast
 from spec_tests.hex.attention.oracle import read
-from spec_tests.hex.cache.strategies import BLOCK, configs, half_cache, streams
+from spec_tests.hex.cache.strategies import BLOCK, configs, half_precision_cache, streams
 from spec_tests.hex.cache.streams import assert_same_cache, slice_stream
 from spec_tests.inputs import INPUTS
 from spec_tests.strategies import needs_expander_mask
@@ -46,7 +46,7 @@ def test_a_decoded_token_reads_the_cache_before_it_and_itself(impl, stream, conf
 @pytest.mark.parametrize("width", [4, 64])
 def test_mass_and_output_over_a_cache_in_half_precision_are_of_unrounded_entries(impl, width, half):
     """Code times step plus minimum lies between the numbers that half precision has (E-H73)."""
-    cache, stream = half_cache(width, half, "full")
+    cache, stream = half_precision_cache(width, half, "full")
     new = [x[:, -1:].clone() for x in stream]
     exact = reference.hex_decode(cast(cache, torch.float64), *(x.double() for x in new))
     found = impl.hex_decode(cache, *new)

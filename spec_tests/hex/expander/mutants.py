@@ -1,8 +1,8 @@
 """Mutants of degrees and expander masks."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hex/expander")
+mutant = register_mutants("hex/expander")
 mutant("""
 hex/spectrum/test_laws.py::test_85_tiles_are_three_times_over_the_bound_of_the_prompt_they_make
   fresh_tiles: tiles are drawn one by one: as good a graph, and no tiling

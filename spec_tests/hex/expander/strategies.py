@@ -51,7 +51,7 @@ def degrees(draw):
 
 
 @st.composite
-def nearly_feasible(draw):
+def sizes_and_any_density(draw):
     """Sizes and any density."""
     sizes = draw(draw_graph_sizes())
     return dict(
@@ -60,7 +60,7 @@ def nearly_feasible(draw):
 
 
 INPUTS = dict(
-    biregular_degrees=degrees() | nearly_feasible().map(lambda x: x | dict(near=True)),
+    biregular_degrees=degrees() | sizes_and_any_density().map(lambda x: x | dict(near=True)),
     random_expander=random_graph(),
     expander_mask=expander(),
 )

@@ -19,7 +19,7 @@ from spec_tests.accuracy import (
     assert_within_five_deviations,
 )
 from spec_tests.hex.connectivity.oracle import fewest_components
-from spec_tests.hex.expander.strategies import biregular, nearly_feasible
+from spec_tests.hex.expander.strategies import biregular, sizes_and_any_density
 from spec_tests.hex.random_biregular.strategies import seeds
 from spec_tests.hex.spectrum.oracle import spectral_scale
 from spec_tests.inputs import INPUTS
@@ -159,7 +159,7 @@ def test_the_densities_named_as_nearest_are_feasible_and_nearest(impl, tokens, c
 
 
 @pytest.mark.spec("HEX-Near")
-@given(nearly_feasible())
+@given(sizes_and_any_density())
 @example(dict(tokens=96, channels=8, density=0.3125))  # two and a half channels
 @example(dict(tokens=96, channels=8, density=0.4375))  # three and a half
 def test_a_near_degree_is_the_nearest_and_even_if_two_are(impl, x):
@@ -170,7 +170,7 @@ def test_a_near_degree_is_the_nearest_and_even_if_two_are(impl, x):
 
 
 @pytest.mark.spec("HEX-Near")
-@given(nearly_feasible(), seeds)
+@given(sizes_and_any_density(), seeds)
 def test_a_near_mask_rounds_the_token_degree_and_spreads_the_channels(impl, x, seed):
     mask = impl.expander_mask(**x, seed=seed, near=True)
     degree = round(Fraction(x["density"]) * x["channels"])
@@ -181,7 +181,7 @@ def test_a_near_mask_rounds_the_token_degree_and_spreads_the_channels(impl, x, s
 
 
 @pytest.mark.spec("HEX-Near", "HEX-A.3a")
-@given(nearly_feasible(), seeds)
+@given(sizes_and_any_density(), seeds)
 @example(dict(tokens=9, channels=8, density=0.25), 3)  # two edges a token, first drawn in pieces
 def test_a_near_mask_hangs_together_where_its_degrees_allow(impl, x, seed):
     mask = impl.expander_mask(**x, seed=seed, near=True)

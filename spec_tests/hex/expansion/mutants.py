@@ -1,8 +1,8 @@
 """Mutants of expansion and the spectral gap."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hex/expansion")
+mutant = register_mutants("hex/expansion")
 mutant("""
 test_rings_and_complete_graphs_have_the_known_constants
   edge_boundary: the boundary of a set counts its edges, not its vertices

@@ -1,8 +1,8 @@
 """Mutants of explicit graphs."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hex/explicit")
+mutant = register_mutants("hex/explicit")
 mutant("""
 test_the_graph_has_no_short_rings
   every_other_backwards: every other product is read backwards: two steps may meet

@@ -1,8 +1,8 @@
 """Mutants of coverings."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hex/graph_lift")
+mutant = register_mutants("hex/graph_lift")
 mutant("""
 test_an_edge_follows_its_permutation
   parallel_copies: every edge is replaced by the same permutation: copies of the base side by side
@@ -10,8 +10,8 @@ test_an_edge_follows_its_permutation
   + sheets * channel + i]
 test_a_permutation_that_no_edge_is_there_for_is_refused
   empty_masks_unread: a mask without a token or a channel is lifted by any permutations
-  - if scanning(mask) or not mask.numel():
-  + if scanning(mask):
+  - if may_read_values(mask) or not mask.numel():
+  + if may_read_values(mask):
 test_no_seed_gives_a_covering_over_the_bound
   first_covering: the first covering is taken, whatever its new values
   - if new_singular_value(mask, permutations) <= bound * ROUNDING:

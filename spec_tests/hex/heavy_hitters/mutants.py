@@ -1,8 +1,8 @@
 """Mutants of heavy hitters."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hex/heavy_hitters")
+mutant = register_mutants("hex/heavy_hitters")
 mutant("""
 vector:a-span-is-weighed-by-a-softmax-over-everything
   mass_of_the_span_alone: weights are a softmax over the span alone

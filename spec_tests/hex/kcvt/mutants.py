@@ -1,8 +1,8 @@
 """Mutants of KCVT."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hex/kcvt")
+mutant = register_mutants("hex/kcvt")
 mutant("""
 test_a_step_of_the_whole_range_would_leave_two_levels
   literal_step: the step is the whole range, as printed

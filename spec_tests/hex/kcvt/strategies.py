@@ -19,7 +19,7 @@ value_groups = draw_choices(HexConfig).map(itemgetter("value_group"))
 
 
 @st.composite
-def on_codes(draw, kept, bits):
+def groups_exact_on_codes(draw, kept, bits):
     """Groups along the last axis, of which every code is exact, or exactly half way.
 
     The entries that remain span the range from the first to the last of them in steps that are
@@ -46,7 +46,7 @@ def quantise(draw):
     """Groups on exact codes; kept entries anywhere, up to all of them."""
     kept, bits = draw(booleans(*draw(heads), draw(st.integers(0, 12)))), draw(widths)
     return dict(
-        x=draw(on_codes(kept, bits)),
+        x=draw(groups_exact_on_codes(kept, bits)),
         bits=bits,
         kept=kept if kept.any() else draw(st.none() | st.just(kept)),
         scales=draw(st.sampled_from([None, torch.float32, torch.float16])),
@@ -77,7 +77,7 @@ def kcvt(draw):
     kept = draw(booleans(*shape, draw(st.integers(1, 4))))
     bits, group = draw(widths), draw(value_groups)
     return dict(
-        keys=draw(on_codes(kept.mT, bits)).mT.contiguous(),
+        keys=draw(groups_exact_on_codes(kept.mT, bits)).mT.contiguous(),
         values=draw(values_on_codes(kept, bits, group)),
         bits=bits,
         kept=kept if kept.any() else draw(st.none() | st.just(kept)),
@@ -90,8 +90,8 @@ def kcvt(draw):
 def values_on_codes(draw, kept, bits, group):
     """Values whose groups are on exact codes, whichever the groups are."""
     if group == "head":
-        return draw(on_codes(kept, bits))
-    rows = draw(on_codes(kept.transpose(-3, -2).flatten(-2), bits))
+        return draw(groups_exact_on_codes(kept, bits))
+    rows = draw(groups_exact_on_codes(kept.transpose(-3, -2).flatten(-2), bits))
     return rows.unflatten(-1, (kept.shape[-3], -1)).transpose(-3, -2).contiguous()
 
 

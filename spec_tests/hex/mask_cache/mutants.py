@@ -1,8 +1,8 @@
 """Mutants of the store of masks."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hex/mask_cache")
+mutant = register_mutants("hex/mask_cache")
 mutant("""
 test_what_a_caller_does_to_a_mask_stays_with_the_caller
   SharedMasks: what is in memory is handed out itself, for callers to write to

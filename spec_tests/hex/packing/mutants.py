@@ -1,8 +1,8 @@
 """Mutants of packed codes."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hex/packing")
+mutant = register_mutants("hex/packing")
 mutant("""
 test_packed_codes_waste_less_than_a_word_a_row
   nibbles: codes of 3 bits take 4

@@ -1,8 +1,8 @@
 """Mutants of the paper's settings."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hex/presets")
+mutant = register_mutants("hex/presets")
 mutant("""
 test_table_4_has_ten_rows_of_settings
   percent_forgotten: heavy hitters are 2, not 2 %

@@ -1,8 +1,8 @@
 """Mutants of drawing and mending pairings."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hex/random_biregular")
+mutant = register_mutants("hex/random_biregular")
 mutant("""
 test_the_channels_share_the_half_edges_evenly
   draw_with_replacement: channels are drawn independently, so their degrees vary

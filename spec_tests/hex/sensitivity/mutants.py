@@ -1,8 +1,8 @@
 """Mutants of the cost of settings."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hex/sensitivity")
+mutant = register_mutants("hex/sensitivity")
 mutant("""
 test_keeping_everything_costs_no_error_and_more_bytes
   no_error_at_all: decoded queries see the exact cache

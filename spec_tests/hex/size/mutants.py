@@ -1,8 +1,8 @@
 """Mutants of what a cache weighs."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hex/size")
+mutant = register_mutants("hex/size")
 mutant("""
 test_the_parts_are_every_byte_stored
   free_scales: steps and minima weigh nothing

@@ -1,8 +1,8 @@
 """Mutants of what makes a graph Ramanujan."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hex/spectrum")
+mutant = register_mutants("hex/spectrum")
 mutant("""
 vector:bound-of-the-block-mask
   bound_at_the_mean_degree: the balanced bound at the mean degree

@@ -1,8 +1,8 @@
 """Mutants of sub-tiles."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hex/subtile_expander")
+mutant = register_mutants("hex/subtile_expander")
 mutant("""
 test_a_seed_and_a_draw_name_codes
   same_codes_again: the number of the draw is ignored

@@ -1,8 +1,8 @@
 """Mutants of HubKV as a whole."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hubkv/compress")
+mutant = register_mutants("hubkv/compress")
 mutant("""
 vector:the-first-real-token-and-the-last-are-marked
   no_sinks_of_its_own: sinks are left to the scorer

@@ -13,7 +13,7 @@ from spec_tests.compress.strategies import (
     count_pool_entries,
     scopes,
     whole,
-    without_store,
+    without_store_argument,
 )
 from spec_tests.refinement.strategies import DECIDED, HUBS, hub_settings, scored_caches
 from spec_tests.strategies import Refusal
@@ -42,7 +42,7 @@ def hubkv_compress_into_hex(draw):
 
 
 INPUTS = dict(
-    hubkv_select=hubkv_compress().map(without_store),
+    hubkv_select=hubkv_compress().map(without_store_argument),
     hubkv_compress=hubkv_compress() | hubkv_compress_into_hex(),
 )
 

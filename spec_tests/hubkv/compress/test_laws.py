@@ -14,7 +14,7 @@ from spec_tests.compress.batch_rows import (
     alone,
     count_entries_per_head,
     entries,
-    marked,
+    kept_mask,
     of_row,
     row_indices_and_starts,
 )
@@ -91,7 +91,7 @@ def test_the_window_gives_way_and_says_so(impl, x):
         cache = impl.hubkv_compress(**x)
     if impl.ours and impl.checks_arguments:  # and so to whoever called
         assert Path(told[0].filename).is_relative_to(SUITE)
-    kept = marked(cache, shape)
+    kept = kept_mask(cache, shape)
     for at, start in row_indices_and_starts(x):
         assert kept[at][..., start : start + x["sinks"]].all()
         assert kept[at][..., shape[-1] - room :].all()

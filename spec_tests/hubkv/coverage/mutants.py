@@ -1,8 +1,8 @@
 """Mutants of the coverage objective."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hubkv/coverage")
+mutant = register_mutants("hubkv/coverage")
 mutant("""
 test_coverage_is_the_sum_of_the_best_weights
   coverage_is_modular: what the kept tokens give is added up

@@ -20,7 +20,7 @@ def rough(*shape):
 
 
 @st.composite
-def kernel(draw, tokens):
+def coverage_kernel(draw, tokens):
     """A kernel that covers every token: a window, or falling weights, with holes further out."""
     near = torch.full((min(tokens, 1),), draw(st.sampled_from([0.25, 1.0])))
     return torch.cat([near, draw(grid(max(tokens - 1, 0), low=0, high=4, scale=0.25))])
@@ -30,7 +30,7 @@ def kernel(draw, tokens):
 def coverage_weights(draw):
     """Scores with many ties and zeros."""
     tokens = draw(few)
-    return dict(scores=draw(rough(*draw(heads), tokens)), kernel=draw(kernel(tokens)))
+    return dict(scores=draw(rough(*draw(heads), tokens)), kernel=draw(coverage_kernel(tokens)))
 
 
 @st.composite

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
 from spec_tests.hubkv.coverage import oracle
-from spec_tests.hubkv.coverage.strategies import coverage_weights, kernel, ties
+from spec_tests.hubkv.coverage.strategies import coverage_kernel, coverage_weights, ties
 from spec_tests.hubkv.discount.oracle import fractions
 from spec_tests.hubkv.discount.strategies import gammas
 from spec_tests.inputs import INPUTS
@@ -27,7 +27,7 @@ def exact_weights(draw):
 def covering(draw):
     """Scores, a kernel that covers every token, and the exact weights of both."""
     tokens = draw(st.integers(1, 6))
-    scores, shape = draw(grid(tokens)).double(), draw(kernel(tokens)).double()
+    scores, shape = draw(grid(tokens)).double(), draw(coverage_kernel(tokens)).double()
     return scores, shape, oracle.weights(fractions(scores), fractions(shape))
 
 
@@ -35,7 +35,10 @@ def covering(draw):
 def beside_a_hub(draw):
     """Scores with one strict maximum, a neighbour in its window, and the exact weights."""
     tokens, radius = draw(st.integers(2, 8)), draw(st.integers(1, 3))
-    scores, shape = draw(grid(tokens, low=1, high=8)).double(), draw(kernel(tokens)).double()
+    scores, shape = (
+        draw(grid(tokens, low=1, high=8)).double(),
+        draw(coverage_kernel(tokens)).double(),
+    )
     hub = draw(st.integers(0, tokens - 1))
     scores[hub] = draw(st.sampled_from([9 / 16, 1.0]))
     window = [i for i in range(tokens) if 0 < abs(i - hub) <= radius]

@@ -1,8 +1,8 @@
 """Mutants of the kernels of the coverage objective."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hubkv/coverage_kernels")
+mutant = register_mutants("hubkv/coverage_kernels")
 mutant("""
 hubkv/coverage/test_laws.py::test_a_kernel_like_the_hub_window_overlaps_by_four_and_three_fifths
   window_of_half_the_width: the radius is the whole width

@@ -1,8 +1,8 @@
 """Mutants of hubs and the discount off them."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hubkv/discount")
+mutant = register_mutants("hubkv/discount")
 mutant("""
 vector:below-zero-there-are-hubs-too
   zeros_beyond_the_end: what stands beyond the end of a row is a score of 0

@@ -1,8 +1,8 @@
 """Mutants of the greedy oracle, and about the core's guarantees."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hubkv/greedy")
+mutant = register_mutants("hubkv/greedy")
 mutant("""
 test_greedy_reaches_its_share_of_the_optimum
   greedy_for_the_least: each pick gains the least
@@ -18,7 +18,7 @@ test_lazy_greedy_picks_what_greedy_picks
   + while False and (
 """)
 
-mutant = mutant_register("hubkv/discount")
+mutant = register_mutants("hubkv/discount")
 mutant("""
 hubkv/greedy/test_laws.py::test_the_core_reaches_one_budgetth_of_the_optimum
   discount_the_hubs: the strongest of a window is the one discounted

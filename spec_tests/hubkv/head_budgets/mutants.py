@@ -1,8 +1,8 @@
 """Mutants of the head budgets."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hubkv/head_budgets")
+mutant = register_mutants("hubkv/head_budgets")
 mutant("""
 test_budgets_add_up_in_every_layer
   rounded_down: budgets are rounded down

@@ -1,8 +1,8 @@
 """Mutants of head statistics and weights."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hubkv/head_calibration")
+mutant = register_mutants("hubkv/head_calibration")
 mutant("""
 test_selectivity_is_that_of_the_content_alone
   statistics_of_everything: protected tokens count

@@ -1,8 +1,8 @@
 """Mutants of the measurements of locality."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hubkv/importance_locality")
+mutant = register_mutants("hubkv/importance_locality")
 mutant("""
 test_a_repeated_sequence_matches_itself_after_every_period
   correlation_is_biased: averages over n, not over the pairs there are

@@ -1,8 +1,8 @@
 """Mutants of non-maximum suppression."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hubkv/nms")
+mutant = register_mutants("hubkv/nms")
 mutant("""
 test_only_local_maxima_keep_their_score
   nms_keeps_plateaus: both ends of a plateau are maxima

@@ -1,8 +1,8 @@
 """Mutants of the gate."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hubkv/ratio_gate")
+mutant = register_mutants("hubkv/ratio_gate")
 mutant("""
 test_the_gate_mixes_by_the_ratios_power
   linear_gate: the ratio itself mixes, not its power

@@ -1,8 +1,8 @@
 """Mutants of refinement and what is set aside."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hubkv/refine")
+mutant = register_mutants("hubkv/refine")
 mutant("""
 vector:no-recent-window
   slice_from_minus_zero: no recent window protects everything

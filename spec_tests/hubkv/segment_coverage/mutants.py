@@ -1,8 +1,8 @@
 """Mutants of segments and reference lines."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hubkv/segment_coverage")
+mutant = register_mutants("hubkv/segment_coverage")
 mutant("""
 vector:segments-of-unequal-width
   segments_of_equal_width: segments of ⌊n / m⌋ tokens

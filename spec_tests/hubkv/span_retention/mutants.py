@@ -1,8 +1,8 @@
 """Mutants of retained chains."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hubkv/span_retention")
+mutant = register_mutants("hubkv/span_retention")
 mutant("""
 test_the_changed_share_counts_tokens
   chains_by_position: layer and head positions are counted, not tokens

@@ -1,8 +1,8 @@
 """Mutants of the refinement without a gate."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("hubkv/ungated_refine")
+mutant = register_mutants("hubkv/ungated_refine")
 mutant("""
 test_the_ungated_variant_is_refinement_at_ratio_one
   gated_all_the_same: gated all the same

@@ -514,7 +514,7 @@ def reason(sentence: str) -> str:
     return next(said for part, said in REASONS.items() if part in sentence)
 
 
-def section(known: dict) -> str:
+def page_section(known: dict) -> str:
     """Return the generated section of the page."""
     verdicts, groups = known["verdicts"], {}
     refused = {kind: one[EVERY] for kind, one in verdicts.items() if EVERY in one}
@@ -556,7 +556,7 @@ def main(asked: list[str]) -> None:
     every = {kind: known[kind] for kind in KINDS if kind in known}
     written = {"transformers": transformers.__version__, "verdicts": every}
     TABLE.write_text(json.dumps(written, indent=1) + "\n")
-    PAGE.write_text(page(PAGE.read_text(), section(written)))
+    PAGE.write_text(page(PAGE.read_text(), page_section(written)))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from spec_tests.internal.models.architectures import (
     PAGE,
     build,
     page,
-    section,
+    page_section,
     table,
     verdict,
 )
@@ -41,7 +41,7 @@ def test_the_table_has_every_kind():
 
 
 def test_the_page_says_what_the_table_has():
-    assert page(PAGE.read_text(), section(table())) == PAGE.read_text()
+    assert page(PAGE.read_text(), page_section(table())) == PAGE.read_text()
 
 
 def test_a_configuration_that_lists_no_layers_is_refused():

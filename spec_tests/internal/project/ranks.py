@@ -95,7 +95,7 @@ class World:
 
 
 @contextmanager
-def world() -> Iterator[World]:
+def started_ranks() -> Iterator[World]:
     """Start the ranks, and end them."""
     with TemporaryDirectory() as folder:
         started = World(folder)

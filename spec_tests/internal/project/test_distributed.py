@@ -10,7 +10,7 @@ import torch
 import optimized as kv
 from optimized import distributed
 from spec_tests.accuracy import assert_equal
-from spec_tests.internal.project.ranks import sharded, world
+from spec_tests.internal.project.ranks import sharded, started_ranks
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 SHARDS = ((4, 4), (3, 5), (0, 8), (2, 2, 2, 2), (3, 0, 4, 1))
@@ -22,7 +22,7 @@ EXCHANGES = {torch.bfloat16: 4, torch.float16: 4, torch.float32: 5, torch.float6
 @pytest.fixture(scope="module")
 def ranks():
     """The running processes of all ranks."""
-    with world() as started:
+    with started_ranks() as started:
         yield started
 
 

@@ -23,8 +23,8 @@ from optimized.study.compared_systems import everything
 from optimized.study.measurements import Row, Trial
 from optimized.study.pictures.drawing import INK, PAGE
 from optimized.study.record import needles_unusable_reason
-from optimized.study.report import verdict_line
-from optimized.study.report_figures import embedded
+from optimized.study.report import verdict_table_row
+from optimized.study.report_figures import svg_data_url
 from optimized.study.significance import fewest
 from spec_tests.internal.study.command_model import main
 
@@ -248,7 +248,7 @@ def test_needles_count_from_a_tenth_on(found, compared):
 def test_a_verdict_says_what_differs_beside_the_ratio(signs, said):
     needles = [0.1, None, None] if len(signs) > 1 else None
     one = dict(system="a+hubkv", ratio=0.5, bits=[0.1, None, None], needles=needles, signs=signs)
-    line = verdict_line(one | dict(stored=(50.0, 50.0)), "a+hubkv − a")
+    line = verdict_table_row(one | dict(stored=(50.0, 50.0)), "a+hubkv − a")
     assert f"<td>0.5</td><td class=words>{said}</td>" in line
 
 
@@ -287,7 +287,7 @@ def test_nothing_stored_stands_at_the_left_end():
 
 
 def test_a_picture_is_legible_on_light_and_on_dark_pages():
-    drawn = embedded(f'<svg fill="{INK}" stroke="{PAGE}"><g/></svg>')
+    drawn = svg_data_url(f'<svg fill="{INK}" stroke="{PAGE}"><g/></svg>')
     themed = b64decode(drawn.partition("base64,")[2]).decode()
     assert INK not in themed
     assert PAGE not in themed

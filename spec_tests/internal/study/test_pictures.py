@@ -77,7 +77,7 @@ def test_density_is_the_mean_of_a_column():
 def test_one_column_that_draws_everything_is_the_strongest():
     density = torch.full((2, 40), 0.01)
     density[0, 7] = density[1, 7] = 10.0
-    shares, strong = hubkv_attention_columns.strongest(density)
+    shares, strong = hubkv_attention_columns.strongest_columns(density)
     assert bool((shares > 0.95).all())
     assert strong[:, 0].tolist() == [7, 7]
     assert hubkv_attention_columns.agreement(

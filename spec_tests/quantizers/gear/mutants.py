@@ -1,8 +1,8 @@
 """Mutants of GEAR's spans."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("quantizers/gear")
+mutant = register_mutants("quantizers/gear")
 mutant("""
 vector:has-eight-levels-at-three-bits
   b_squared_levels: with outliers a grid has b^2 - 1 intervals

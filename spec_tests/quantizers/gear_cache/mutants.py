@@ -1,8 +1,8 @@
 """Mutants of GEAR while decoding."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("quantizers/gear_cache")
+mutant = register_mutants("quantizers/gear_cache")
 mutant("""
 test_the_prompt_is_one_span_and_each_decoded_block_another
   rank_of_the_prompt: decoded blocks are corrected at the prompt's rank

@@ -1,8 +1,8 @@
 """Mutants of KIVI."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("quantizers/kivi")
+mutant = register_mutants("quantizers/kivi")
 mutant("""
 test_one_group_of_all_tokens_without_a_residual_is_kcvt
   kivi_exchanged_axes: keys go by token and values by channel

@@ -1,8 +1,8 @@
 """Mutants of the low-rank correction."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("quantizers/low_rank")
+mutant = register_mutants("quantizers/low_rank")
 mutant("""
 test_factors_are_a_basis_and_the_shadow_on_it
   without_orthonormal_basis: the last basis is not orthonormal

@@ -1,8 +1,8 @@
 """Mutants of outliers."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("quantizers/outliers")
+mutant = register_mutants("quantizers/outliers")
 mutant("""
 test_outliers_are_those_found_one_row_at_a_time
   by_magnitude: outliers are the largest magnitudes

@@ -1,8 +1,8 @@
 """Mutants of the sizes printed for KIVI and GEAR."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("quantizers/published_sizes")
+mutant = register_mutants("quantizers/published_sizes")
 mutant("""
 test_the_sizes_printed_for_kivi_are_a_formula_of_three_prompts
   one_scale_a_group: a group has one scale

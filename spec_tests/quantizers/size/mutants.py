@@ -1,8 +1,8 @@
 """Mutants of what the quantised caches weigh."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("quantizers/size")
+mutant = register_mutants("quantizers/size")
 mutant("""
 test_the_parts_are_what_they_are_called
   bytes_without_places: outliers are counted without their places

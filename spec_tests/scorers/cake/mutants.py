@@ -1,8 +1,8 @@
 """Mutants of CAKE's scores and preferences."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("scorers/cake")
+mutant = register_mutants("scorers/cake")
 mutant("""
 vector:variance-is-unbiased-and-pooling-counts-zeros
   cake_biased: the variance divides by the number of queries

@@ -1,8 +1,8 @@
 """Mutants of CAKE's budgets."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("scorers/cake_budgets")
+mutant = register_mutants("scorers/cake_budgets")
 mutant("""
 test_exact_budgets_add_up_to_all_there_is
   cake_remainder_lost: what truncation and clipping leave over is lost

@@ -1,8 +1,8 @@
 """Mutants of expected attention."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("scorers/expected_attention")
+mutant = register_mutants("scorers/expected_attention")
 mutant("""
 test_scores_agree_with_scalar_loops
   epsilon_ignored: epsilon is left out

@@ -1,8 +1,8 @@
 """Mutants of FastKVzip's gate and its loss."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("scorers/fastkvzip")
+mutant = register_mutants("scorers/fastkvzip")
 mutant("""
 test_scores_agree_with_scalar_loops
   bias_twice: the bias is added twice

@@ -1,8 +1,8 @@
 """Mutants of the trainer of FastKVzip's gate."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("scorers/fastkvzip_trainer")
+mutant = register_mutants("scorers/fastkvzip_trainer")
 mutant("""
 test_a_fresh_gate_is_uniform_within_the_root_of_the_width
   GaussianGate: projections start as Gaussians

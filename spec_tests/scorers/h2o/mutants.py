@@ -1,8 +1,8 @@
 """Mutants of H2O."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("scorers/h2o")
+mutant = register_mutants("scorers/h2o")
 mutant("""
 test_mass_is_what_every_query_of_the_group_hands_out
   mass_of_the_layer: mass is summed over all heads of the layer

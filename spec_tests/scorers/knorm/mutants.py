@@ -1,8 +1,8 @@
 """Mutants of scoring by the length of keys."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("scorers/knorm")
+mutant = register_mutants("scorers/knorm")
 mutant("""
 test_a_score_is_minus_the_length_of_the_key
   squared_lengths: lengths are squared

@@ -1,8 +1,8 @@
 """Mutants of KVzip."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("scorers/kvzip")
+mutant = register_mutants("scorers/kvzip")
 mutant("""
 vector:the-best-query-counts
   no_causal_mask: a query sees all of the repeat input

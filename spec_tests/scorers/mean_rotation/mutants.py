@@ -1,8 +1,8 @@
 """Mutants of the mean rotation."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("scorers/mean_rotation")
+mutant = register_mutants("scorers/mean_rotation")
 mutant("""
 test_it_is_the_mean_of_the_rotated_vectors
   turned_back: the turn is the other way round

@@ -1,8 +1,8 @@
 """Mutants of PyramidKV's budgets."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("scorers/pyramidkv")
+mutant = register_mutants("scorers/pyramidkv")
 mutant("""
 test_every_row_has_the_budgets_of_its_own_length
   never_exact: the overspending is left in the exact budgets

@@ -1,8 +1,8 @@
 """Mutants of query statistics."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("scorers/query_statistics")
+mutant = register_mutants("scorers/query_statistics")
 mutant("""
 test_a_prompt_in_chunks_has_the_moments_of_one_piece
   sinks_of_every_chunk: every chunk has sinks of its own

@@ -1,8 +1,8 @@
 """Mutants of SnapKV."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("scorers/snapkv")
+mutant = register_mutants("scorers/snapkv")
 mutant("""
 test_a_score_is_the_pooled_attention_of_the_window
   uncounted_padding: averages at the ends leave the padding out

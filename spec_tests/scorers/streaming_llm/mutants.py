@@ -1,8 +1,8 @@
 """Mutants of StreamingLLM."""
 
-from spec_tests.mutants.make import mutant_register
+from spec_tests.mutants.make import register_mutants
 
-mutant = mutant_register("scorers/streaming_llm")
+mutant = register_mutants("scorers/streaming_llm")
 mutant("""
 test_the_sinks_are_the_first_real_tokens
   sinks_at_padding: sinks are the first tokens, padding or not

@@ -19,7 +19,7 @@ from spec_tests.index import HERE
 
 KINDS = {
     "test_agreement.py": "agreement",
-    "test_common_laws.py": "common laws",
+    "test_gradients.py": "common laws",
     "test_vectors.py": "vectors",
     "test_errors.py": "errors",
 }
