@@ -44,7 +44,7 @@ def timings(name: str, device: str, threads: int) -> list[Timing]:
         out = Path(folder, "timings.json")
         options = (f"--benchmark-json={out}", "--benchmark-quiet", f"--bench={name}")
         options += (f"--bench-device={device}", f"--bench-threads={threads}")
-        file = str(HERE / "test_timing.py")
+        file = str(HERE / "test_time_case.py")
         if failed := run_pytest(file, "-q", "-p", "no:cacheprovider", *options):
             sys.exit(failed)
         timed = json.loads(out.read_text())["benchmarks"]

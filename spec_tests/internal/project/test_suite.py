@@ -30,7 +30,7 @@ NEEDS_DISCOUNT = "test_a_hub_keeps_its_score"
 @pytest.fixture(scope="module")
 def report(suite):
     """The output of a run on three modules: a partial one, a wrong one, one that skips writes."""
-    tests = f"{VECTOR} or {LAW} or {NEEDS_DISCOUNT} or test_index or test_layers"
+    tests = f"{VECTOR} or {LAW} or {NEEDS_DISCOUNT} or test_index or test_fast_layers"
     modules = ("theirs:partial", "theirs:wrong", "theirs:holes")
     only = ("hubkv", "test_vectors.py", "internal/project")
     return suite(*modules, "-v", "--tb=no", "-k", tests, only=only).stdout
@@ -67,7 +67,7 @@ def test_unwritten_memory_is_poisoned(dtype):
 
 def test_other_peoples_modules_are_not_held_to_our_docs_and_layers(report):
     assert "test_index.py" not in report
-    assert "test_layers.py" not in report
+    assert "test_fast_layers.py" not in report
 
 
 def test_a_partial_module_is_conformant_unless_complete_is_asked_for(suite):
