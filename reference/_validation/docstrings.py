@@ -14,7 +14,7 @@ from reference._validation.contract import FLAG, NUMBERS, SEVERAL, tensor_kind
 from reference._validation.types import BoundsTest, choices_of, members
 
 WIDTH = 92
-TYPE_RULES = {"alike", "continued", "of_one_dtype", "joining", "tensor_holding"}
+TYPE_RULES = {"same_dtype", "continued", "of_one_dtype", "joining", "tensor_holding"}
 """Rules that raise a TypeError; every other one raises a ValueError."""
 
 
