@@ -13,13 +13,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bench-threads", type=int, default=1, help="threads of torch")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Set the number of threads."""
+    torch.set_num_threads(config.option.bench_threads)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Time both sides of each case, one right after the other."""
-    given = metafunc.config.option
-    torch.set_num_threads(given.bench_threads)
     cases = [
         pytest.param(bench, at, side, id=f"{bench}-{case.name}-{case.shape}-{side}")
-        for bench in given.bench or ()
+        for bench in metafunc.config.option.bench or ()
         for at, case in enumerate(import_module(f"optimized.bench.bench_{bench}").CASES)
         for side in ("slow", "fast")
     ]
