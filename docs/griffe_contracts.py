@@ -9,7 +9,7 @@ from torch import Tensor
 
 import reference
 from reference._validation import types
-from reference._validation.docstrings import admits, admitted
+from reference._validation.contract_docstrings import admits, describe_parameters
 
 
 class Contracts(Extension):
@@ -35,7 +35,7 @@ def as_printed(shown: Function | Class) -> None:
     if shown.docstring and shown.path == f"{getattr(public, '__module__', '')}.{shown.name}":
         shown.docstring.value = getdoc(public) or ""
         if not isinstance(public, type) or hasattr(public, "_fields"):
-            shown.extra["contract"] = admitted(public)
+            shown.extra["contract"] = describe_parameters(public)
 
 
 def words() -> Iterator[tuple[str, str]]:

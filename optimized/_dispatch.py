@@ -35,7 +35,7 @@ def dispatch(
         TypeError: the parameters of `vector` differ from those of `spec`.
     """
     spec = unwrap(spec)
-    fit(vector, spec)
+    inherit_defaults(vector, spec)
     hold = compile_contract(spec)
 
     @wraps(spec, assigned=("__name__", "__qualname__", "__doc__", "__annotations__"))
@@ -51,7 +51,7 @@ def dispatch(
     return call
 
 
-def fit(body: Callable[..., object], spec: Callable[..., object]) -> None:
+def inherit_defaults(body: Callable[..., object], spec: Callable[..., object]) -> None:
     """Give a body without defaults those of the specification; refuse different parameters."""
     inner, spec = unwrap(body), unwrap(spec)
     if all(p.default is Parameter.empty for p in signature(inner).parameters.values()):

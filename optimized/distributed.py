@@ -33,7 +33,7 @@ from optimized.vector.hubkv.refine import (
 )
 from optimized.vector.retain import cut, sortable
 from reference._validation.contract import compile_contract, requires
-from reference._validation.preconditions import pooled_budget, scoped
+from reference._validation.preconditions import budget_fits_pools, scoped
 from reference._validation.types import (
     Above0,
     FiniteAbove0,
@@ -239,7 +239,7 @@ def retain(
     keys = pooled(sortable(scores), scope).contiguous()
     shape, layers = keys.shape, scores.shape[0] if scope == "model" else 1
     pool = layers * sum(ranks.heads) * scores.shape[-1]
-    pooled_budget(keep, ratio, pool, shape[:-1])
+    budget_fits_pools(keep, ratio, pool, shape[:-1])
     counted = keep if ratio is None else kept_count(pool, ratio)
     budgets = torch.as_tensor(counted, device=scores.device).expand(shape[:-1])
     aside = None if protected is None else pooled(protected, scope)

@@ -32,8 +32,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from optimized.vector.hex.cache_layout import kept_by, mask_settings, shared_properties
 from optimized.vector.hex.packing import pack_bits, unpack_bits
+from optimized.vector.hex.stacked_cache import kept_by, mask_settings, shared_properties
 from reference.hex.cache import HexCache
 from reference.hex.compress import HexBlock
 
@@ -48,13 +48,13 @@ STACKED = (
     "key_words", "key_steps", "key_minima", "value_words", "value_steps", "value_minima", "dynamic",
     "begins",
 )  # fmt: skip
-"""The fields of a `Run` whose first axis counts spans."""
+"""The fields of a `PackedSpans` whose first axis counts spans."""
 
 KEPT = ("kept_keys", "kept_values")
-"""The fields of a `Run` whose first axis counts kept entries."""
+"""The fields of a `PackedSpans` whose first axis counts kept entries."""
 
 
-class Run(NamedTuple):
+class PackedSpans(NamedTuple):
     """Spans of one length, stacked along the first axis; `rows` is all batch axes flattened."""
 
     bits: int
@@ -77,7 +77,7 @@ class Run(NamedTuple):
         """Tiles of a span."""
         return self.key_words.shape[3]
 
-    def goes_on(self, other: "Run") -> bool:
+    def goes_on(self, other: "PackedSpans") -> bool:
         """Whether the spans of another run can be appended to these."""
         mine, theirs = (
             (run.bits, run.length, run.value_steps.ndim, run.key_steps.dtype)
@@ -85,7 +85,7 @@ class Run(NamedTuple):
         )
         return mine == theirs
 
-    def followed(self, other: "Run") -> "Run":
+    def followed(self, other: "PackedSpans") -> "PackedSpans":
         """Return a run of these spans, then those of another run."""
         spans, kept = len(self.entries), sum(self.entries)
         more = spans + len(other.entries), kept + sum(other.entries)
@@ -103,7 +103,7 @@ class Memory:
     place. A cache that holds fewer, because another one has appended, must copy its spans first.
     """
 
-    def __init__(self, run: Run, spans: int, entries: int) -> None:
+    def __init__(self, run: PackedSpans, spans: int, entries: int) -> None:
         self.spans, self.entries = 0, 0
         ahead = 1 + spans // AHEAD
         room: dict[str, int] = dict.fromkeys(STACKED, spans + ahead)
@@ -118,7 +118,7 @@ class Memory:
         enough = more_spans <= len(self.whole.dynamic) and more_entries <= len(self.whole.kept_keys)
         return enough and (spans, entries) == (self.spans, self.entries)
 
-    def write(self, run: Run) -> None:
+    def write(self, run: PackedSpans) -> None:
         """Append the spans of a run."""
         for name in STACKED:
             part = getattr(run, name)
@@ -130,7 +130,7 @@ class Memory:
         self.spans += len(run.entries)
         self.entries += sum(run.entries)
 
-    def run(self) -> Run:
+    def run(self) -> PackedSpans:
         """Return all written spans as views of this memory."""
         parts = {name: getattr(self.whole, name)[: self.spans] for name in STACKED}
         parts |= {name: getattr(self.whole, name)[: self.entries] for name in KEPT}
@@ -140,7 +140,7 @@ class Memory:
 class PackedCache(NamedTuple):
     """A HEX cache in the layout of the kernels."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[PackedSpans, ...]
     rest: HexCache  # the cache without its blocks
 
     @property
@@ -230,7 +230,7 @@ def tile_entry_starts(dynamic: Tensor, counts: Tensor, width: int) -> Tensor:
     return (sizes.flatten().cumsum(0) - sizes.flatten()).view(sizes.shape)
 
 
-def run(some: list[HexBlock], cache: HexCache) -> Run:
+def run(some: list[HexBlock], cache: HexCache) -> PackedSpans:
     """Return blocks of one length as a run in the layout of the kernels."""
     first, batch = some[0], some[0].dynamic.ndim - 1
     rows = cache.residual_mass.shape[:-1].numel()
@@ -246,7 +246,7 @@ def run(some: list[HexBlock], cache: HexCache) -> Run:
     mask, dynamic = mask_settings(cache.config), stacked("dynamic")
     heads, width = first.key_steps.shape[-2:]
     counts = kept_by(mask, length, heads, width, torch.device("cpu")).counts
-    return Run(
+    return PackedSpans(
         bits, length,
         words("keys"), stacked("key_steps"), stacked("key_minima"),
         words("values"), stacked("value_steps"), stacked("value_minima"),
@@ -257,7 +257,7 @@ def run(some: list[HexBlock], cache: HexCache) -> Run:
     )  # fmt: skip
 
 
-def blocks(one: Run, batch: torch.Size) -> list[HexBlock]:
+def blocks(one: PackedSpans, batch: torch.Size) -> list[HexBlock]:
     """Return the blocks of a run, with their batch axes."""
     width = one.key_steps.shape[-1]
 

@@ -6,8 +6,8 @@ Read in this order: `attention`, `retain`, `evict`, then one folder per paper.
 
 from inspect import isfunction as _isfunction
 
-from reference._validation.contract import guarded as _guarded
-from reference._validation.docstrings import documented as _documented
+from reference._validation.contract import enforce_contract as _guarded
+from reference._validation.contract_docstrings import documented as _documented
 from reference.attention import attention, attention_error, attention_weights
 from reference.compress import compress, select
 from reference.decoding_compression import (

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reference._validation.contract import requires
-from reference._validation.preconditions import aligned, finite_sums, grouped, wide
+from reference._validation.preconditions import aligned, finite_log_sum_exp, grouped, wide
 from reference._validation.types import Finite, FiniteAbove0
 from reference.precision import widen, widest
 
@@ -19,7 +19,7 @@ def known_of(
     return None if log_sum_exp is None else log_sum_exp[(*row, ..., queries)]
 
 
-@requires(wide, grouped, aligned, finite_sums)
+@requires(wide, grouped, aligned, finite_log_sum_exp)
 def attention_weights(
     queries: Finite[Tensor, "*batch query_heads queries width"],
     keys: Finite[Tensor, "*batch kv_heads tokens width"],

@@ -15,20 +15,26 @@ from reference._validation.contract import requires
 from reference._validation.preconditions import (
     AXES,
     budget,
-    headed,
+    budget_fits_pools,
+    keys_have_heads_and_channels,
     left_padded,
-    pooled_budget,
     same_dtype,
     scoped,
 )
 from reference._validation.types import Ratio, Scope
 from reference.evict import DenseCache, RaggedCache, evict
 from reference.graphkv.refine import GraphSettings
-from reference.hex.cache import HexCache, hex_store, span_length
+from reference.hex.cache import HexCache, compressible_length, hex_store
 from reference.hex.heavy_hitters import recent_mask
 from reference.hex.presets import HexConfig
 from reference.precision import widen
-from reference.refinement import Refinement, comparable, finite, refine, require_finite_scores
+from reference.refinement import (
+    Refinement,
+    finite,
+    refine,
+    require_finite_scores,
+    vectors_fit_refinement,
+)
 from reference.retain import kept_count, require_budget_covers_protected, retain
 from reference.scorers.scored import Scored
 
@@ -39,10 +45,10 @@ def fits_scope(scored: Scored, scope: str, valid: Tensor | None) -> None:
         scoped(scored.scores, scope)
     except ValueError as error:
         raise ValueError(f"scored.{error}") from error
-    flagged(valid, scored.scores, scope)
+    one_flag_per_token(valid, scored.scores, scope)
 
 
-def flagged(valid: Tensor | None, scores: Tensor, scope: str) -> None:
+def one_flag_per_token(valid: Tensor | None, scores: Tensor, scope: str) -> None:
     """Refuse a mask that has not one flag for each token of a row, layers left out."""
     wanted = (*scores.shape[1 if scope == "model" else 0 : -2], scores.shape[-1])
     if valid is not None:
@@ -62,8 +68,8 @@ def fits_pools(
     elif keep is not None or ratio is not None:
         layers = scored.scores.shape[:1] if scope == "model" else ()
         rows = scored.scores.shape[len(layers) : -2]
-        pool = prod(layers) * span_length(store, scored.scores.shape[-1])
-        pooled_budget(keep, ratio, pool, rows)
+        pool = prod(layers) * compressible_length(store, scored.scores.shape[-1])
+        budget_fits_pools(keep, ratio, pool, rows)
 
 
 def storable(keys: Tensor, values: Tensor, valid: Tensor | None, store: HexConfig | None) -> None:
@@ -74,7 +80,7 @@ def storable(keys: Tensor, values: Tensor, valid: Tensor | None, store: HexConfi
         raise ValueError(
             f"store must be in mode 'append' where valid is given, got {store.mode!r} in {store!r}"
         )
-    headed(keys)
+    keys_have_heads_and_channels(keys)
     for name, tensor in (("keys", keys), ("values", values)):
         finite(name, tensor, None if valid is None else valid[..., None, :, None])
 
@@ -85,7 +91,7 @@ def of_one_dtype(keys: Tensor, values: Tensor, store: HexConfig | None) -> None:
         same_dtype(keys, values)
 
 
-@requires(fits_scope, left_padded, fits_pools, comparable, require_finite_scores)
+@requires(fits_scope, left_padded, fits_pools, vectors_fit_refinement, require_finite_scores)
 def select(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],
@@ -153,7 +159,7 @@ def refine_and_retain(
     alone.
     """
     kept = torch.zeros_like(shields)
-    for number, place in unpadded_rows(scored.scores, scope, valid):
+    for number, place in unpadded_row_indices(scored.scores, scope, valid):
         one, shield = Scored(scored.scores[place], scored.protected[place]), shields[place]
         compared = {name: x[place] for name, x in vectors.items()}
         pools = shield.flatten(-AXES[scope])
@@ -171,7 +177,13 @@ def refine_and_retain(
 
 
 @requires(
-    fits_scope, left_padded, fits_pools, comparable, require_finite_scores, storable, of_one_dtype
+    fits_scope,
+    left_padded,
+    fits_pools,
+    vectors_fit_refinement,
+    require_finite_scores,
+    storable,
+    of_one_dtype,
 )
 def compress(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
@@ -266,10 +278,10 @@ def hex_selection_inputs(
     share: Any = ratio
     if keep is None and ratio is None:
         share = 1 - Fraction(str(store.heavy))  # exact, which a float would not be
-    return scored._replace(scores=scores), share, span_length(store, tokens)
+    return scored._replace(scores=scores), share, compressible_length(store, tokens)
 
 
-def unpadded_rows(
+def unpadded_row_indices(
     scores: Tensor, scope: str, valid: Tensor | None
 ) -> Iterator[tuple[tuple[int, ...], tuple[int | slice, ...]]]:
     """Yield the number of each batch row, and the index of its real tokens in all layers."""

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from reference._validation import checks
 from reference._validation.contract import requires
-from reference._validation.preconditions import AXES, at_most, left_padded, scoped
+from reference._validation.preconditions import AXES, left_padded, nonnegative_at_most, scoped
 from reference._validation.types import Positive, Ratio, Scope, Whole
-from reference.compress import flagged, unpadded_rows, vectors_compared
+from reference.compress import one_flag_per_token, unpadded_row_indices, vectors_compared
 from reference.evict import DenseCache, RaggedCache, evict
 from reference.graphkv.refine import GraphSettings
 from reference.hubkv.refine import at_ends
@@ -22,7 +22,7 @@ from reference.scorers.scored import Scored
 
 def held_sinks(name: str, sinks: int, target: int) -> None:
     """Refuse more sinks than the target."""
-    at_most(f"{name}.sinks", sinks, target)
+    nonnegative_at_most(f"{name}.sinks", sinks, target)
 
 
 def graph_of_entries(name: str, refinement: Refinement | None, scope: str) -> None:
@@ -108,7 +108,7 @@ class DecodingView(NamedTuple):
 def prompt(scores: Tensor, config: DecodingConfig, valid: Tensor | None) -> None:
     """Refuse scores without the scope's axes, a mask of other rows, or scores of no use."""
     scoped(scores, config.scope)
-    flagged(valid, scores, config.scope)
+    one_flag_per_token(valid, scores, config.scope)
     real = None if valid is None else valid[..., None, :]
     finite("scores", scores, real, config.refinement is not None)
 
@@ -319,7 +319,9 @@ def survivors(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Tenso
     scope, vectors = config.scope, vectors_compared(config.refinement, view.keys, view.values, None)
     there = view.present.any(-2)
     kept = torch.zeros_like(view.present)
-    for _, row in unpadded_rows(view.scores, scope, there.any(0) if scope == "model" else there):
+    for _, row in unpadded_row_indices(
+        view.scores, scope, there.any(0) if scope == "model" else there
+    ):
         here, place = view.present[row], view.positions[row]
         if not here.any():
             continue

@@ -18,7 +18,7 @@ Refinement = HubSettings | GraphSettings | NmsSettings
 FINITE, IMPORTANT = (BoundsTest.of([vars(kind)["values"]]) for kind in (Finite, Importance))
 
 
-def comparable(
+def vectors_fit_refinement(
     refinement: Refinement | None,
     keys: Tensor | None,
     values: Tensor | None,
@@ -56,7 +56,7 @@ def finite(name: str, tensor: Tensor, real: Tensor | None, positive: bool = Fals
     within(name, tensor, IMPORTANT if positive else FINITE, real)
 
 
-@requires(comparable, require_finite_scores)
+@requires(vectors_fit_refinement, require_finite_scores)
 def refine(
     scored: Scored,
     refinement: Refinement | None = None,

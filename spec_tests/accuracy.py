@@ -8,9 +8,9 @@ computes in float64. The unit is that of a magnitude the law names, such as the 
 magnitudes of the terms. A half-precision result adds one unit of its own dtype.
 
 For a comparison with the specification the rounding error is measured: it is the change of the
-result when each operation is rounded differently (`noise.py`). The same runs show which choices,
-such as of a top-k, change under rounding. There either choice is right, unless the candidates are
-exactly equal.
+result when each operation is rounded differently (`rounding_noise.py`). The same runs show which
+choices, such as of a top-k, change under rounding. There either choice is right, unless the
+candidates are exactly equal.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spec_tests.noise import Noise
+from spec_tests.rounding_noise import Noise
 
 SAFETY = 16
 SEEDS = (1, -1, 2, -2)

@@ -13,15 +13,25 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 import reference
-from spec_tests.functions_in_source import functions_called_by, functions_of_test, may_call_any
-from spec_tests.implementation import COMPOSED, TRITON, Implementation, layers_on, under_test
-from spec_tests.index import are_only_named_in_papers
+from spec_tests.functions_called_by_tests import (
+    functions_called_by,
+    functions_of_test,
+    may_call_any,
+)
+from spec_tests.implementation import (
+    COMPOSED,
+    TRITON,
+    Implementation,
+    default_implementations,
+    under_test,
+)
+from spec_tests.index import are_undefined_in_papers
 from spec_tests.limits import SECONDS
 from spec_tests.program import NotAProgram
 from spec_tests.report.fault_diagnosis import LEVELS
-from spec_tests.report.kinds_of_tests import ORDER, count_tests_by_kind, kind_of
+from spec_tests.report.kinds_of_tests import ORDER, count_tests_by_function_and_kind, kind_of
 from spec_tests.report.plugin import Plugin
-from spec_tests.report.summary import PAPERS, lines_on_misspelt_names
+from spec_tests.report.report_data import PAPERS, lines_on_misspelt_names
 
 quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
@@ -155,7 +165,7 @@ def pytest_configure(config):
         torch.zeros(1, device=device).cpu()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise pytest.UsageError(f"--device: {error}") from error
-    names = config.getoption("--impl") or layers_on(device)
+    names = config.getoption("--impl") or default_implementations(device)
     try:
         ours = config.getoption("--ours")
         paper = PAPERS.get(config.getoption("--paper"), "")
@@ -244,7 +254,7 @@ def pytest_collection_modifyitems(config, items):
     plugin = config.pluginmanager.getplugin(REPORT)
     collected, items[:] = [*items], [item for item in items if is_applicable(item)]
     if plugin:
-        plugin.existing = count_tests_by_kind(
+        plugin.existing = count_tests_by_function_and_kind(
             collected, items, config.stash[IMPLEMENTATIONS], plugin.level
         )
     for item in items:
@@ -285,7 +295,7 @@ def is_applicable(item: pytest.Item) -> bool:
         return False
     if impl.composed & functions_of_test(item) and not item.config.getoption("--impl"):
         return item.path.parent == HERE  # not the laws, which stand in folders
-    return impl.asked or not are_only_named_in_papers(
+    return impl.asked or not are_undefined_in_papers(
         i for mark in item.iter_markers("spec") for i in mark.args
     )
 

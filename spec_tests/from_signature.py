@@ -12,7 +12,7 @@ from torch import Tensor
 
 from reference._validation.contract import FLAG, NUMBERS, SEVERAL, tensor_kind
 from reference._validation.types import BoundsTest, choices_of, members
-from spec_tests.strategies import Refusal, longer, spoiler
+from spec_tests.strategies import Refusal, last_element_replacer, longer
 
 
 def draw_choices(spec: Callable[..., Any], *but: str) -> st.SearchStrategy[dict[str, Any]]:
@@ -71,7 +71,7 @@ def _tensor(name: str, annotation: Any, axes: set[str], several: bool) -> Iterat
     if bounds := BoundsTest.of([getattr(annotation.dtype, "values", None)]):
         for bad in (nan, inf, -inf, -1.0) if "float32" in kinds else (-1,):
             if not bounds.hold(bad):
-                yield Refusal(name, spoiler(bad), ValueError, bounds.said)
+                yield Refusal(name, last_element_replacer(bad), ValueError, bounds.said)
 
 
 def _number(name: str, kind: type, marks: list[Any]) -> Iterator[Refusal]:

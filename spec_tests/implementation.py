@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import reference
-from spec_tests.index import are_only_named_in_papers, source_equations
+from spec_tests.index import are_undefined_in_papers, source_equations
 from spec_tests.limits import SECONDS, Limit
 from spec_tests.program import Program
 from spec_tests.record_conversion import (
@@ -40,7 +40,7 @@ TRITON = find_spec("triton") is not None
 """Whether Triton is installed: it exists for Linux on x86-64 alone."""
 
 
-def layers_on(device: str) -> tuple[str, ...]:
+def default_implementations(device: str) -> tuple[str, ...]:
     """Return the layers of this project that a run without `--impl` tests on a device.
 
     On a CPU `optimized` runs its vectorised bodies, which `test_fast_layers` checks. They need no
@@ -97,7 +97,7 @@ class Implementation:
         return frozenset(
             n
             for n in reference.__all__
-            if self.asked or not are_only_named_in_papers(source_equations(n))
+            if self.asked or not are_undefined_in_papers(source_equations(n))
         )
 
     @cached_property

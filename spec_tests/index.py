@@ -33,7 +33,7 @@ def source_equations(name: str) -> list[str]:
     return ID.findall(section.partition("Reading:")[0])
 
 
-def are_only_named_in_papers(ids: Iterable[str]) -> bool:
+def are_undefined_in_papers(ids: Iterable[str]) -> bool:
     """Whether there are ids, and the papers define none of them but only name them."""
     known, cited = equations(), set(ids)
     return bool(cited) and all(known.get(i, {}).get("ours") for i in cited)

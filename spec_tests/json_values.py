@@ -154,7 +154,7 @@ def with_words(value: Any) -> Any:
     return value if finite else str(value)
 
 
-def as_annotated(value: Any, hint: Any) -> Any:
+def integers_as_annotated_floats(value: Any, hint: Any) -> Any:
     """Return a result with integers as floats where `hint` says float, in its records too.
 
     JSON has one type of number: a program may write 3 for 3.0.
@@ -165,8 +165,11 @@ def as_annotated(value: Any, hint: Any) -> Any:
     if kind in records_of(hint):
         hints = get_type_hints(kind)
         return kind(
-            *(as_annotated(getattr(value, name), hints[name]) for name in field_names(value))
+            *(
+                integers_as_annotated_floats(getattr(value, name), hints[name])
+                for name in field_names(value)
+            )
         )
     if type(value) is tuple and (hints := element_annotations(hint, len(value))):
-        return tuple(map(as_annotated, value, hints))
+        return tuple(map(integers_as_annotated_floats, value, hints))
     return value

@@ -29,7 +29,13 @@ from typing import IO, Any, get_args, get_type_hints
 import pytest
 
 import reference
-from spec_tests.json_values import DTYPES, NotExpressible, as_annotated, read, written
+from spec_tests.json_values import (
+    DTYPES,
+    NotExpressible,
+    integers_as_annotated_floats,
+    read,
+    written,
+)
 from spec_tests.record_conversion import is_record
 from spec_tests.report.calls import tensors
 
@@ -207,7 +213,7 @@ class Program:
             result = read(answer["result"])
             if isinstance(result, dict):
                 raise ValueError(f"there is no value {{{next(iter(result), '')!r}: ...}}")
-            return as_annotated(result, hints_of(name).get("return"))
+            return integers_as_annotated_floats(result, hints_of(name).get("return"))
         except Exception as error:
             raise NoAnswer(f"no value: {json.dumps(answer['result'])[:SHOWN]}: {error}") from error
 

@@ -1,7 +1,7 @@
 """Strategies for tensors, and functions that make tensors invalid.
 
 `grid` draws from few numbers, all exact in float16. So ties are common, and a sum of products is
-the same in any order. Laws run on `grid`, accuracy tests on `real` as well.
+the same in any order. Laws run on `grid`, accuracy tests on `gaussian_tensor` as well.
 """
 
 from collections.abc import Callable
@@ -27,14 +27,14 @@ def grid(draw, *shape, low=0, high=16, scale=1 / 16, dtype=torch.float32):
 
 
 @st.composite
-def real(draw, *shape, dtype=torch.float32):
+def gaussian_tensor(draw, *shape, dtype=torch.float32):
     """Draw Gaussian numbers from a seed, which shrinks."""
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
     return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
 
 
 @st.composite
-def signed(draw, *shape):
+def signed_sixteenths(draw, *shape):
     """Draw multiples of 1/16 in [-1, 1] from a seed, which is faster than one draw a number."""
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
     return torch.randint(-16, 17, shape, generator=generator) / 16
@@ -46,7 +46,7 @@ def booleans(draw, *shape):
     return draw(grid(*shape, high=1, dtype=torch.bool))
 
 
-def maybe(strategy, absent=True):
+def strategy_or_none(strategy, absent=True):
     """Return a strategy that may also draw None, unless `absent` is False."""
     return st.none() | strategy if absent else strategy
 
@@ -90,7 +90,7 @@ def spoil(tensor: Tensor, value: float) -> Tensor:
     return bad
 
 
-def spoiler(value: float) -> Callable[[Tensor], Tensor]:
+def last_element_replacer(value: float) -> Callable[[Tensor], Tensor]:
     """Return a function that replaces a tensor's last element."""
     return lambda tensor: spoil(tensor, value)
 
@@ -110,4 +110,8 @@ def numbers(tensor: Tensor) -> Tensor:
     return tensor.float()
 
 
-NEGATIVE, NAN, INFINITE = spoiler(-1.0), spoiler(torch.nan), spoiler(torch.inf)
+NEGATIVE, NAN, INFINITE = (
+    last_element_replacer(-1.0),
+    last_element_replacer(torch.nan),
+    last_element_replacer(torch.inf),
+)

@@ -116,7 +116,7 @@ def test_calling_convention(impl, name, data):
     inputs = data.draw(INPUTS[name])
     strided = inputs if name in OF_MEMORY else mapped(spread_in_memory, inputs)
     before = deepcopy(inputs)
-    contiguous = check_types(spec, function)(**inputs)
+    contiguous = with_type_checks(spec, function)(**inputs)
     result = function(**strided)
     determined = impl.ours or not depends_on_random_stream(name, before)
     if determined and not are_equal(result, contiguous):
@@ -127,7 +127,7 @@ def test_calling_convention(impl, name, data):
 
 
 @cache
-def check_types(spec: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+def with_type_checks(spec: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
     """Return `function` wrapped to check arguments and result against the annotations of `spec`.
 
     An axis name stands for one length in all arguments and the result, and in all fields of a

@@ -80,9 +80,9 @@ def main() -> None:
         for name, one in modules.items()
         for case, timing in zip(one.CASES, timings(name, given.device, given.threads), strict=True)
     ]
-    print(report.table(found))
+    print(report.report_text(found))
     if given.write:
-        report.write(found)
+        report.update_csv(found)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def code_or_error(kernel: Any, target: Any) -> Any:
     from optimized.bench import machine_code
 
     try:
-        return machine_code.compiled(kernel, target)
+        return machine_code.compile_kernel(kernel, target)
     except Exception as error:  # each stage of the compiler has its own type
         message = str(error).strip().splitlines() or [""]
         return f"{type(error).__name__}: {message[-1]}"

@@ -7,7 +7,7 @@ import torch
 
 import optimized as kv
 from optimized.bench.bench_models import gate
-from optimized.bench.timing_harness import Case, Inputs, compare, normal
+from optimized.bench.timing_harness import Case, Inputs, normal, reference_case
 
 ALSO = ("select", "hex_mask", "half_edge_pairing", "double_edge_swaps", "connecting_swaps")
 KV_HEADS, QUERY_HEADS, WIDTH, TOKENS, WINDOW, KEEP = 8, 32, 128, 960, 32, 256
@@ -89,7 +89,7 @@ def decoded(scope: str, tokens: int) -> Inputs:
 
 def whole(name: str, what: str, inputs: Any, **settings: Any) -> Case:
     """Return the case of a function at the shape of the layer."""
-    return compare(name, f"{LAYER}{what}", partial(inputs, **settings))
+    return reference_case(name, f"{LAYER}{what}", partial(inputs, **settings))
 
 
 CASES = [
@@ -99,10 +99,11 @@ CASES = [
     whole("h2o_mass", "", partial(asked, TOKENS)),
     whole("expected_attention", "", moments),
     whole("kvzip", f", chunks of {CHUNK}", repetitions),
-    compare("fastkvzip", f"[{TOKENS}, 1024] float32",
-            lambda: dict(hidden=normal(5, TOKENS, 1024), weights=gate(KV_HEADS))),
+    reference_case("fastkvzip", f"[{TOKENS}, 1024] float32",
+                   lambda: dict(hidden=normal(5, TOKENS, 1024), weights=gate(KV_HEADS))),
     *(
-        compare(name, f"[4, {KV_HEADS}, {TOKENS}] float32{what}", partial(refined, **settings))
+        reference_case(name, f"[4, {KV_HEADS}, {TOKENS}] float32{what}",
+                       partial(refined, **settings))
         for name, what, settings in (
             ("smd", "", {}),
             ("hubkv_refine", "", dict(ratio=0.95)),
@@ -132,13 +133,14 @@ CASES = [
     whole("hex_append", ", one token", hex_decoded, tokens=1),
     whole("hex_append", ", 96 tokens", hex_decoded, tokens=96),
     whole("hex_read", "", lambda: dict(cache=hex_decoded(0)["cache"])),
-    compare("kivi_prefill", f"[{KV_HEADS}, 96, {WIDTH}] float32", partial(layer, 96)),
+    reference_case("kivi_prefill", f"[{KV_HEADS}, 96, {WIDTH}] float32", partial(layer, 96)),
     whole("kivi_append", ", 32 tokens", lambda: dict(cache=kv.kivi_prefill(**layer())) | layer(32)),
     whole("kivi_read", "", lambda: dict(cache=kv.kivi_prefill(**layer()))),
     whole("gear_prefill", "", layer),
     whole("gear_append", ", 20 tokens", lambda: dict(cache=kv.gear_prefill(**layer())) | layer(20)),
     whole("gear_read", "", lambda: dict(cache=kv.gear_prefill(**layer()))),
-    compare("random_expander", "96 × 1024, by loops",
-            lambda: dict(tokens=96, channels=1024, token_degree=32)),
-    compare("is_ramanujan", "960 × 1024", lambda: dict(mask=kv.expander_mask(960, 1024, 1 / 32))),
+    reference_case("random_expander", "96 × 1024, by loops",
+                   lambda: dict(tokens=96, channels=1024, token_degree=32)),
+    reference_case("is_ramanujan", "960 × 1024",
+                   lambda: dict(mask=kv.expander_mask(960, 1024, 1 / 32))),
 ]  # fmt: skip

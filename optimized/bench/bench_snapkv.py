@@ -30,7 +30,7 @@ def scores(queries: Tensor, keys: Tensor) -> Tensor:
     return kv.snapkv(queries, keys, WINDOW, KERNEL).scores
 
 
-def usual_scores(queries: Tensor, keys: Tensor) -> Tensor:
+def naive_scores(queries: Tensor, keys: Tensor) -> Tensor:
     """Return scores with every step over all query heads and all tokens."""
     batch, kv_heads, tokens, width = keys.shape
     group = queries.shape[1] // kv_heads
@@ -61,7 +61,7 @@ def forward(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 CASES = [
     *(
         Case("snapkv", LAYER.format(tokens, str(dtype)[6:]), partial(layer_inputs, tokens, dtype),
-            scores, usual_scores, "the usual way")
+            scores, naive_scores, "the usual way")
         for dtype in (torch.float32, torch.bfloat16)
         for tokens in TOKENS
     ),

@@ -31,9 +31,9 @@ from optimized import kernels
 from optimized.bench.agreement import disagreeing
 from optimized.bench.operations import (
     STEPS,
-    Inputs,
     Named,
     Operation,
+    OperationInputs,
     operations,
     override_launch_options,
 )
@@ -179,7 +179,7 @@ def tensor_bytes(value: object) -> int:
     return sum({one.data_ptr(): one.nbytes() for one in storages}.values())
 
 
-def redraw(inputs: Inputs, seed: int) -> None:
+def redraw(inputs: OperationInputs, seed: int) -> None:
     """Redraw every float and every word of codes in place; masks, positions and lengths stay.
 
     Queries, keys and values lie in [-1, 1), scores and the numbers of a compressed cache in [0, 1).
@@ -203,7 +203,9 @@ def redraw(inputs: Inputs, seed: int) -> None:
                     tensor.random_(0, 256, generator=generator)
 
 
-def time_side(clock: Clock, call: Callable[[], object], inputs: Inputs, runs: int | None) -> Named:
+def time_side(
+    clock: Clock, call: Callable[[], object], inputs: OperationInputs, runs: int | None
+) -> Named:
     """Return the median time of a side, or why it has none; by default as many runs as fit."""
     try:
         first = clock.once(call)
@@ -216,7 +218,9 @@ def time_side(clock: Clock, call: Callable[[], object], inputs: Inputs, runs: in
     return dict(us=1e6 * median(seconds), runs=len(seconds), first_ms=1e3 * first)
 
 
-def time_graph(clock: Clock, call: Callable[[], object], inputs: Inputs, runs: int | None) -> Named:
+def time_graph(
+    clock: Clock, call: Callable[[], object], inputs: OperationInputs, runs: int | None
+) -> Named:
     """Return the median time of a side as a CUDA graph, or why it has none."""
     try:
         return time_side(clock, clock.captured(call), inputs, runs)
@@ -262,7 +266,7 @@ def about_row(one: Operation, **rest: object) -> Named:
     return about | rest
 
 
-def of_kernel(clock: Clock, one: Operation, inputs: Inputs, bandwidth: float) -> Named:
+def of_kernel(clock: Clock, one: Operation, inputs: OperationInputs, bandwidth: float) -> Named:
     """Return a kernel's time, launched and replayed, and its bandwidth relative to a copy."""
 
     def call() -> object:
@@ -279,7 +283,7 @@ def of_kernel(clock: Clock, one: Operation, inputs: Inputs, bandwidth: float) ->
     return row | dict(bytes=moved, bytes_per_s=rate, of_copy=rate / bandwidth)
 
 
-def of_rivals(clock: Clock, one: Operation, inputs: Inputs, bandwidth: float) -> Named:
+def of_rivals(clock: Clock, one: Operation, inputs: OperationInputs, bandwidth: float) -> Named:
     """Return the time of each rival, the fastest one, and the fastest as a CUDA graph."""
     sides: dict[str, Named] = {}
     graphs: dict[str, Named] = {}

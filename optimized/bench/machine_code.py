@@ -47,7 +47,7 @@ class Source(NamedTuple):
     options: tuple[tuple[str, int], ...]
 
 
-class Code(NamedTuple):
+class KernelResources(NamedTuple):
     """The resources of a compiled kernel."""
 
     registers: int
@@ -96,7 +96,7 @@ def kind(value: Any) -> str:
     return "fp32"
 
 
-def compiled(wanted: Source, target: Target) -> Code:
+def compile_kernel(wanted: Source, target: Target) -> KernelResources:
     """Compile a kernel for an NVIDIA architecture by number, or an AMD one by name.
 
     The limit of registers is an option for NVIDIA alone.
@@ -120,9 +120,11 @@ def compiled(wanted: Source, target: Target) -> Code:
     if isinstance(target, str):
         text = made.asm["amdgcn"]
         spilled = re.findall(r"\.[sv]gpr_spill_count:\s+(\d+)", text)
-        return Code(number_in(r"\.vgpr_count:\s+(\d+)", text), sum(map(int, spilled)), shared)
+        return KernelResources(
+            number_in(r"\.vgpr_count:\s+(\d+)", text), sum(map(int, spilled)), shared
+        )
     text = resource_usage(made.asm["cubin"])
-    return Code(number_in(r"REG:(\d+)", text), number_in(r"STACK:(\d+)", text), shared)
+    return KernelResources(number_in(r"REG:(\d+)", text), number_in(r"STACK:(\d+)", text), shared)
 
 
 def resource_usage(binary: bytes) -> str:

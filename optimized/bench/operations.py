@@ -22,10 +22,10 @@ from triton.runtime.jit import JITFunction
 import optimized as kv
 from optimized import kernels, vector
 from optimized.bench.launch_recorder import Launch, launched
-from optimized.hex_packed_layout import TILE, PackedCache, Run
+from optimized.hex_packed_layout import TILE, PackedCache, PackedSpans
 from optimized.kernels.evict import gathered, kept_per_block
 from optimized.kernels.hex import attention as launcher
-from optimized.kernels.hex.attention import PROGRAMS, attended
+from optimized.kernels.hex.attention import PROGRAMS, attend_packed
 from optimized.kernels.hex.compress import coded_span, restored
 from reference import HexCache
 
@@ -40,7 +40,7 @@ DECODING = ("decode", "sweep")
 """Steps that run one kernel at many sizes; it is compiled at one, since three bits take long."""
 
 
-class Inputs(NamedTuple):
+class OperationInputs(NamedTuple):
     """The arguments of each side of an operation; they may share tensors."""
 
     kernel: Named
@@ -54,7 +54,7 @@ class Operation(NamedTuple):
     step: str
     name: str
     shape: str
-    inputs: Callable[[torch.device], Inputs]
+    inputs: Callable[[torch.device], OperationInputs]
     kernel: Callable[..., object] | None
     eager: Callable[..., object] | None = None
     rivals: Rivals = NONE
@@ -169,9 +169,9 @@ def attention(rows: int, tokens: int, small: bool) -> Operation:
     """Return the operation of decode attention over a cache in half precision."""
     heads, width = ((4, 2), 64) if small else ((32, 8), 128)
 
-    def inputs(device: torch.device) -> Inputs:
+    def inputs(device: torch.device) -> OperationInputs:
         made = cache(device, rows, heads, tokens, width)
-        return Inputs(made, fp16=made)
+        return OperationInputs(made, fp16=made)
 
     shape = f"[{rows}, {heads[0]}, 1, {width}] float16, {tokens} tokens"
     return Operation("fp16", "attention", shape, inputs, None, rivals=DECODES)
@@ -192,22 +192,24 @@ def compressed(
     if small:
         heads, width = (4, 2), 64 if config.bits == 4 else 128
 
-    def inputs(device: torch.device) -> Inputs:
+    def inputs(device: torch.device) -> OperationInputs:
         made = cache(device, rows, heads, tokens, width)
         prompt = made | dict(queries=normal(device, rows, heads[0], tokens, width))
         held = kv.hex_prefill(**prompt, config=config)
         asked = made["queries"]
         packed = PackedCache.of(held)
-        return Inputs(dict(queries=asked, cache=packed), dict(queries=asked, cache=held), made)
+        return OperationInputs(
+            dict(queries=asked, cache=packed), dict(queries=asked, cache=held), made
+        )
 
     def launch() -> object:
         packed = packed_cache(config, rows, heads[1], tokens, width)
-        return attended(empty(rows, heads[0], 1, width), packed, mass=mass)
+        return attend_packed(empty(rows, heads[0], 1, width), packed, mass=mass)
 
     kind = f"{preset.partition('-')[0]}-{config.bits}{', mass' * mass}"
     shape = f"[{rows}, {heads[0]}, 1, {width}] float16, {tokens} tokens, {kind}"
     step = "sweep" if options else "decode"
-    sides = (partial(attended, mass=mass), None if options else vector.hex_attention)
+    sides = (partial(attend_packed, mass=mass), None if options else vector.hex_attention)
     rivals = NONE if options else DECODES
     return Operation(step, "hex_attention", shape, inputs, *sides, rivals, options or {}, launch)
 
@@ -226,7 +228,7 @@ def packed_cache(
     static = int(config.density * heads * width) * span
     whole = int(config.heavy * span) + config.recent * bool(config.heavy)
     kept = empty(rows * (static + whole * (heads * width - static // span)))
-    run = Run(
+    run = PackedSpans(
         config.bits, span, words, steps, steps, words.clone(), value_steps, value_steps.clone(),
         kept, kept.clone(), (kept.numel(),), empty(1, rows, span, dtype=torch.bool),
         empty(1, rows, heads, tiles, dtype=torch.int64),
@@ -243,17 +245,17 @@ def packing(name: str, tokens: int, bits: int, small: bool = False) -> Operation
     heads, width = (2, 64) if small else (8, 128)
     density = kv.hex_preset("HEX-4").density
 
-    def inputs(device: torch.device) -> Inputs:
+    def inputs(device: torch.device) -> OperationInputs:
         made = cache(device, 1, (heads, heads), tokens, width)
         span = dict(keys=made["keys"], values=made["values"], bits=bits)
         shape = (96, heads * width, density)
         mask = kv.expander_mask(*shape).repeat(tokens // 96, 1).to(device)
         span |= dict(expander=mask, dynamic=torch.zeros(1, tokens, dtype=torch.bool, device=device))
         if name == "hex_compress":
-            return Inputs(span, span)
+            return OperationInputs(span, span)
         block = vector.hex_compress(**span, value_group="token", scales=None)
         stored = dict(block=block, expander=mask)
-        return Inputs(stored, stored)
+        return OperationInputs(stored, stored)
 
     def launch() -> object:
         keys, dynamic = empty(heads, tokens, width), empty(tokens, dtype=torch.bool)
@@ -290,11 +292,11 @@ def on_scores(
 ) -> Operation:
     """Return an operation on scores; with `shielded`, all rows share a protected mask."""
 
-    def inputs(device: torch.device) -> Inputs:
+    def inputs(device: torch.device) -> OperationInputs:
         given = dict(scores=uniform(device, *shape, dtype=dtype))
         if shielded:
             given["protected"] = kv.protected_mask(shape[-1]).to(device).expand(shape)
-        return Inputs(given, given)
+        return OperationInputs(given, given)
 
     text = f"{list(shape)} {name_of(dtype)}{', unprotected' * (not shielded)}"
     return Operation("select", name, text, inputs, kernel, eager)
@@ -305,10 +307,10 @@ def graph(tokens: int, small: bool = False) -> Operation:
     heads, width, keep, count = (2, 16, 16, 4) if small else (8, 128, 512, 8)
     rest = dict(keep=keep, count=count, adaptive=False)
 
-    def inputs(device: torch.device) -> Inputs:
+    def inputs(device: torch.device) -> OperationInputs:
         scores = uniform(device, heads, tokens, dtype=torch.bfloat16)
         keys = normal(device, heads, tokens, width, dtype=torch.bfloat16)
-        return Inputs(*[dict(scores=scores, keys=keys)] * 2)
+        return OperationInputs(*[dict(scores=scores, keys=keys)] * 2)
 
     sides = partial(kernels.graphkv_refine, **rest), partial(vector.graphkv_refine, **rest)
     shape = f"{[heads, tokens, width]} bfloat16"
@@ -335,7 +337,7 @@ def mass(
     """
     asked, held, width = (4, 2, 16) if small else (32, 8, 128)
 
-    def inputs(device: torch.device) -> Inputs:
+    def inputs(device: torch.device) -> OperationInputs:
         made = cache(device, 1, (asked, held), tokens, width, dtype)
         made["queries"] = normal(device, 1, asked, count, width, dtype=dtype)
         scored = {name: made[name] for name in ("queries", "keys")}
@@ -345,7 +347,7 @@ def mass(
             scored["valid"] = torch.ones(1, tokens, dtype=torch.bool, device=device)
         if before:
             scored["mass"] = uniform(device, 1, held, before)
-        return Inputs(scored, scored, made)
+        return OperationInputs(scored, scored, made)
 
     sides = partial(getattr(kernels, name), **rest), partial(getattr(vector, name), **rest)
     options = f"{', padded' * padded}{', log-sum-exp' * known}"
@@ -358,12 +360,12 @@ def eviction(tokens: int, small: bool = False) -> Operation:
     """Return the operation of evicting half of a layer's entries."""
     heads, width = (2, 16) if small else (8, 128)
 
-    def inputs(device: torch.device) -> Inputs:
+    def inputs(device: torch.device) -> OperationInputs:
         made = cache(device, 1, (heads, heads), tokens, width, torch.bfloat16)
         del made["queries"]
         scores = uniform(device, 1, heads, tokens)
         made["kept"] = vector.retain(scores, ratio=0.5, scope="layer")
-        return Inputs(made, made)
+        return OperationInputs(made, made)
 
     def launch() -> object:
         keys = empty(1, heads, tokens, width, dtype=torch.bfloat16)
@@ -382,7 +384,7 @@ def ragged(tokens: int, small: bool = False) -> Operation:
     """
     asked, heads, width = (4, 2, 16) if small else (32, 8, 128)
 
-    def inputs(device: torch.device) -> Inputs:
+    def inputs(device: torch.device) -> OperationInputs:
         made = cache(device, 1, (asked, heads), 2 * tokens, width, torch.bfloat16)
         # scores differ in scale, so that heads keep different numbers of entries
         scores = uniform(device, 1, heads, 2 * tokens)
@@ -395,7 +397,7 @@ def ragged(tokens: int, small: bool = False) -> Operation:
             queries=made["queries"], keys=made["keys"][:, :, :tokens],
             values=made["values"][:, :, :tokens],
         )  # fmt: skip
-        return Inputs(step, step, half)
+        return OperationInputs(step, step, half)
 
     def launch() -> object:
         keys = empty(heads * tokens, width, dtype=torch.bfloat16)

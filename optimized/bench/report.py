@@ -83,7 +83,7 @@ def commit() -> str:
     return done[0] + ("+" if done[1] else "")
 
 
-def table(found: list[Line]) -> str:
+def report_text(found: list[Line]) -> str:
     """Return the lines as a table under hardware and versions, with slow rows repeated below."""
     shown = COLUMNS[:9]
     text = [text_table([shown, *(tuple(line[column] for column in shown) for line in found)])]
@@ -104,7 +104,7 @@ def text_table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def write(found: list[Line], file: Path = ROOT / "docs/performance.csv") -> None:
+def update_csv(found: list[Line], file: Path = ROOT / "docs/performance.csv") -> None:
     """Replace the lines of the same benches in `file`."""
     kept: list[Line] = []
     if file.exists():

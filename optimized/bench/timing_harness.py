@@ -32,7 +32,7 @@ class Timing(NamedTuple):
     first: float
 
 
-def compare(name: str, shape: str, inputs: Callable[[], Inputs]) -> Case:
+def reference_case(name: str, shape: str, inputs: Callable[[], Inputs]) -> Case:
     """Return the case that compares a public function with that of the reference."""
     return Case(name, shape, inputs, getattr(optimized, name), getattr(reference, name))
 

@@ -11,7 +11,7 @@ from inspect import isfunction
 from typing import TYPE_CHECKING, Any
 
 import reference
-from optimized._dispatch import fit, modules
+from optimized._dispatch import inherit_defaults, modules
 
 if TYPE_CHECKING:
     from reference import *  # noqa: F403
@@ -35,4 +35,4 @@ LAUNCHERS = tuple(name for name in __all__ if not hasattr(_found[name], "text_of
 """The names with kernels of their own; the others are rebound to these."""
 globals().update(_found)
 for _name, _body in _found.items():
-    fit(_body, getattr(reference, _name))
+    inherit_defaults(_body, getattr(reference, _name))

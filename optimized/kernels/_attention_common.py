@@ -45,12 +45,14 @@ def kernels_support(queries: Tensor, keys: Tensor, beside: Tensor | None = None)
     return known and min(queries.numel(), keys.numel()) > 0
 
 
-def room(width: int) -> int:
+def padded_width(width: int) -> int:
     """Return the number of channels of a tile: a power of two of at least `width` and 16."""
     return max(16, triton.next_power_of_2(width))
 
 
-def native(kernel: object, queries: Tensor, keys: Tensor, stored: Tensor | None = None) -> bool:
+def multiplies_stored_dtype(
+    kernel: object, queries: Tensor, keys: Tensor, stored: Tensor | None = None
+) -> bool:
     """Whether products take rows in their stored type; the interpreter cannot."""
     alike = queries.dtype == keys.dtype and (stored is None or stored.dtype == keys.dtype)
     return alike and not isinstance(kernel, InterpretedFunction)

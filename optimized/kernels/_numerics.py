@@ -43,7 +43,7 @@ def widened(x):
 
 
 @triton.jit
-def rounded(x, dtype: tl.constexpr):
+def round_to_dtype(x, dtype: tl.constexpr):
     """Return float32 or float64 in another dtype, half to even."""
     if dtype == tl.bfloat16:
         # by bits: the interpreter's own conversion truncates

@@ -18,12 +18,12 @@ from optimized.kernels._attention_common import (
     DTYPES,
     PROGRAMS,
     WIDEST,
-    native,
+    multiplies_stored_dtype,
+    padded_width,
     product,
-    room,
     tile,
 )
-from optimized.kernels._numerics import rounded, widened
+from optimized.kernels._numerics import round_to_dtype, widened
 from reference.evict import RaggedCache
 
 BLOCK = 64
@@ -45,8 +45,8 @@ class Shape(NamedTuple):
 def weighted_values(weights, value, SPLIT: tl.constexpr, NATIVE: tl.constexpr):
     """Return weights times values; if SPLIT, weights are two numbers of the values' 16-bit type."""
     if SPLIT and (value.dtype == tl.bfloat16 or value.dtype == tl.float16):
-        high = rounded(weights, value.dtype)
-        low = rounded(weights - widened(high), value.dtype)
+        high = round_to_dtype(weights, value.dtype)
+        low = round_to_dtype(weights - widened(high), value.dtype)
         return product(high, value, NATIVE) + product(low, value, NATIVE)
     else:
         return product(weights, value, NATIVE)
@@ -155,7 +155,7 @@ def join_kernel(
     there = (s <= splits)[:, None] & (d < WIDTH)[None, :]
     mean = tl.load(means + here[:, None] * WIDTH + d[None, :], mask=there, other=0.0)
     found = tl.sum(weight[:, None] * mean, 0)
-    tl.store(out + row * WIDTH + d, rounded(found, out.dtype.element_ty), mask=d < WIDTH)
+    tl.store(out + row * WIDTH + d, round_to_dtype(found, out.dtype.element_ty), mask=d < WIDTH)
 
 
 @gradient_fallback(vector.ragged_attention)
@@ -190,12 +190,12 @@ def ragged_attention(
         keys, values, None if valid is None else valid.contiguous(), means, sums,
         Shape(rows, count, tokens, kv_heads, lines * rows), blocks, splits,
         1 / math.sqrt(width) if scale is None else scale,
-        CAUSAL=causal, WIDTH=width, ROOM=room(width), ROWS=size, BLOCK=BLOCK,
-        NATIVE=native(attend_kernel, queries, keys, cache.keys),
+        CAUSAL=causal, WIDTH=width, ROOM=padded_width(width), ROWS=size, BLOCK=BLOCK,
+        NATIVE=multiplies_stored_dtype(attend_kernel, queries, keys, cache.keys),
     )  # fmt: skip
     out = torch.empty_like(queries)
     join_kernel[(lines * rows,)](
         means, sums, out, splits, lines * rows,
-        WIDTH=width, ROOM=room(width), SPLITS=triton.next_power_of_2(splits + 1),
+        WIDTH=width, ROOM=padded_width(width), SPLITS=triton.next_power_of_2(splits + 1),
     )  # fmt: skip
     return out

@@ -119,7 +119,7 @@ def reject_shared_keys(config: Any, layers: Sequence[Any]) -> None:
         )
 
 
-def reject_latent_rows(rows: bool) -> None:
+def reject_latent_attention(rows: bool) -> None:
     """Refuse multi-head latent attention in a cache that stores keys and values of heads."""
     if rows:
         raise ValueError(
@@ -142,7 +142,7 @@ def require_language_model(model: Any) -> None:
         )
 
 
-def raise_no_system(given: Any) -> NoReturn:
+def raise_not_a_system(given: Any) -> NoReturn:
     """Raise an error for an object that is no system, and name the argument it may belong to."""
     got, says = shown(given), ""
     if isinstance(given, Tensor):
@@ -267,7 +267,7 @@ NUMBERS = [
 ]
 
 
-def require_finite_states(*new: Tensor) -> None:
+def require_finite_attention_inputs(*new: Tensor) -> None:
     """Refuse queries, keys and values of new tokens that are not finite."""
     for check, one in zip(NUMBERS, new, strict=True):
         check(one, {})
@@ -447,7 +447,7 @@ def check_image_inputs(model: Any, ids: Tensor, looked: dict[str, Any], chunk: i
                 f"{type(one).__name__}"
             )
     if looked:
-        reject_chunk(f"with {', '.join(looked)}", chunk)
+        reject_chunking(f"with {', '.join(looked)}", chunk)
     else:
         require_text(model.config, ids)
 
@@ -508,7 +508,7 @@ def reject_compression_interval(name: str, interval: int | None, why: str) -> No
         raise ValueError(f"interval must be None for {name!r}, got {interval}: {why}")
 
 
-def reject_chunk(what: str, chunk: int | None) -> None:
+def reject_chunking(what: str, chunk: int | None) -> None:
     """Refuse `chunk` where the prompt must be read in one call."""
     if chunk is not None:
         raise ValueError(f"chunk must be None {what}, got {chunk}: the prompt is read in one call")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from optimized.models import argument_checks as checks
-from optimized.models._pretrained_model import PreTrainedModel
+from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.attention import (
     NAME,
     CallAwareCache,

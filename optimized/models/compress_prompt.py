@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import optimized
 from optimized import DecodingConfig, GraphSettings, HexConfig, Scored, kept_count
 from optimized.models import argument_checks as checks
-from optimized.models._pretrained_model import PreTrainedModel
+from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.attach import attach
 from optimized.models.attention import input_device
 from optimized.models.decoding_cache import SCORES, DecodingTransformersCache
@@ -131,7 +131,7 @@ def compressed(
         checks.require_known_settings(one.name, own, ())
     attach(model)
     if stores or interval is not None:
-        checks.reject_latent_rows(is_latent(model.config))
+        checks.reject_latent_attention(is_latent(model.config))
     for name, budget in (("ratio", ratio), ("keep", keep)):
         if not isinstance(budget, Sequence):
             continue
@@ -151,7 +151,7 @@ def compressed(
             checks.reject_compression_interval(
                 one.name, interval, "negative scores are not refined"
             )
-        checks.reject_chunk("with an interval", chunk)
+        checks.reject_chunking("with an interval", chunk)
         share: Any = ratio
         target: Any = keep or kept_of(int(mask.sum(-1).max()), 1, share, None)
         scope: Scope = "layer" if one.scope == "model" else one.scope
@@ -163,7 +163,7 @@ def compressed(
         cache = DecodingTransformersCache(model.config, config, str(one.scorer), gates, kv)
         return read_all_but_last(model, cache, inputs)
     if one.store in QUANTIZERS:
-        checks.reject_chunk(f"for {one.name!r}", chunk)
+        checks.reject_chunking(f"for {one.name!r}", chunk)
         outliers = reading == "remedied"
         cache = QuantizedTransformersCache(model.config, one.store, outliers, kv)
         return read_all_but_last(model, cache, inputs)
@@ -309,7 +309,7 @@ def resolve_system(system: Any, refined: Any) -> tuple[System, Scorer | None, He
     elif isinstance(system, Scorer):
         one, made = System(system.name, system.name, None, system.scope), system.fresh_copy()
     elif not isinstance(system, HexConfig):
-        checks.raise_no_system(system)
+        checks.raise_not_a_system(system)
     else:
         checks.check_hex_settings(system)
         one, store = System("hex", "h2o", store="hex"), system

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from optimized.models import argument_checks as checks
-from optimized.models._pretrained_model import PreTrainedModel
+from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.attach import detach, is_attached
 from optimized.models.compress_prompt import OPTIONS, compressed, resolve_system, suggest_option
 

@@ -61,7 +61,7 @@ class EvictionLayer(AttendingLayer):
         if self.arriving is not None:
             keys, values, hidden = self.take_arriving()
             if self.old is not None and softmax.plain:
-                checks.require_finite_states(query, keys, values)
+                checks.require_finite_attention_inputs(query, keys, values)
             self.keys = torch.cat([self.keys, keys], 2)
             self.values = torch.cat([self.values, values], 2)
             if self.observe is not None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import optimized
 from optimized import GateWeights, train_fastkvzip
-from optimized.models._pretrained_model import PreTrainedModel
+from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.layer import count_full_attention_layers, key_heads_and_width
 from optimized.models.prefill import Step, prefill
 from optimized.models.scorers.kvzip import KVzip

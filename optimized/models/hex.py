@@ -60,7 +60,7 @@ class HexLayer(RestoringLayer):
         held = self.held if isinstance(self.held, optimized.HexCache) else self.held.rest
         checked((held, query, keys, values), {})
         if not on_gpu((query, self.held)) or kernel_of("hex_decode") is None:
-            return laid.decoded(self.held, query, keys, values)
+            return laid.decode_in_layout(self.held, query, keys, values)
         from optimized.kernels.hex._packed_decode_step import decode_packed
 
         with gpu_context((query,)):

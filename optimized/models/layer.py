@@ -265,7 +265,7 @@ def build_layers(
             for one in config.layers
         ]
         held = [one.expands for one in config.layers if isinstance(one, AttendingLayer)]
-        checks.reject_latent_rows(any(held) and not whole().expands)
+        checks.reject_latent_attention(any(held) and not whole().expands)
         return every, deepcopy(config.states, memo)
     layers: list[Any] = []
     states = {}
@@ -279,7 +279,7 @@ def build_layers(
         else:  # a recurrent state alone, or no cache at all
             layers.append(states.get(index, one))
     checks.reject_shared_keys(config, layers)
-    checks.reject_latent_rows(is_latent(config) and not whole().expands)
+    checks.reject_latent_attention(is_latent(config) and not whole().expands)
     return layers, states
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from optimized.models import argument_checks as checks
-from optimized.models._pretrained_model import PreTrainedModel
+from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.attach import require_attachment
 from optimized.models.attention import attentions, decoder_of, unrotated_queries
 from optimized.models.eviction_cache import EvictionCache, EvictionLayer, Observer

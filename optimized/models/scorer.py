@@ -13,7 +13,7 @@ from torch import Tensor
 
 from optimized import Scored
 from optimized.models import argument_checks as checks
-from optimized.models._pretrained_model import PreTrainedModel
+from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.eviction_cache import EvictionCache
 from optimized.models.prefill import Prefilled, Step
 from optimized.vector.scorers._padding import protected_ends

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache
 
 import optimized
-from optimized.models._pretrained_model import PreTrainedModel
+from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.attention import (
     CHECKING,
     attentions,

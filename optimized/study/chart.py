@@ -41,7 +41,9 @@ def series(rows: Sequence[dict[str, Any]], figure: str) -> list[Series]:
     return list(found.values())
 
 
-def quality(lines: Sequence[Series], axis: str, level: float, percent: bool) -> str | None:
+def quality_against_bytes(
+    lines: Sequence[Series], axis: str, level: float, percent: bool
+) -> str | None:
     """Return a chart of a figure of every system against stored bytes, on a logarithmic axis.
 
     Points with no stored bytes are at the left end. Returns None where nothing was measured.

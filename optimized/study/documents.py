@@ -10,7 +10,7 @@ from typing import NamedTuple
 from transformers import PreTrainedTokenizerBase
 
 from optimized.tiny.corpus import files
-from optimized.tiny.corpus_tokenizer import whole_words
+from optimized.tiny.corpus_tokenizer import single_token_words
 from optimized.tiny.tasks import Fact, facts
 
 PIECE = 160
@@ -72,7 +72,7 @@ class Maker:
 
     def __init__(self, text: str, tokenizer: PreTrainedTokenizerBase) -> None:
         self.pieces, self.tokenizer = pieces(text), tokenizer
-        self.words = whole_words(tokenizer)
+        self.words = single_token_words(tokenizer)
         marked = tokenizer("a").input_ids[:1]
         self.prefix: list[int] = marked if marked == [tokenizer.bos_token_id] else []
 

@@ -133,7 +133,7 @@ class Batch:
     def quantise(self, row: Row, clock: Clock) -> int:
         """Replace the cache by the restored entries of a quantiser; return the stored bytes."""
         system, kv = row.trial.system, self.settings.kv
-        checks.reject_latent_rows(any(layer.expands for layer in self.cache.evictable()))
+        checks.reject_latent_attention(any(layer.expands for layer in self.cache.evictable()))
         windows = [one for one in self.cache.layers if isinstance(one, WindowLayer)]
         nbytes = kv.stored_bytes([windows, self.cache.states])
         mass: list[Tensor | None] = [None] * len(self.cache.evictable())

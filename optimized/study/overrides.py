@@ -11,7 +11,7 @@ from optimized.models.argument_checks import did_you_mean, require_known_name
 from optimized.models.scorers import SCORERS
 from optimized.models.systems import REFINEMENTS, System, default_refinement
 from reference._validation.contract import compiled
-from reference._validation.docstrings import admits
+from reference._validation.contract_docstrings import admits
 from reference._validation.types import choices_of, members
 
 Changes = tuple[tuple[str, str, Any], ...]

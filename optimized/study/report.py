@@ -87,8 +87,9 @@ def summary(figures: dict[str, Any]) -> Iterator[str]:
     better = "fewer bits and more needles are" if needles else "fewer bits are"
     yield (
         f"<p>Differences on the same documents: {better} better. "
-        f"{escape(table.method(figures))} The 95 % intervals are bootstrapped over documents, each "
-        "for one comparison by itself, and left out where documents are too few for any.</p>"
+        f"{escape(table.describe_tests(figures))} The 95 % intervals are bootstrapped over "
+        "documents, each for one comparison by itself, and left out where documents are too few "
+        "for any.</p>"
     )
     asked = ("text", "needles") if needles else ("text",)
     names = ("bits per byte", "95 %", *(("needles", "95 %") if needles else ()), "bytes %")
@@ -136,7 +137,7 @@ def pictures(rows: Sequence[dict[str, Any]], figures: dict[str, Any]) -> Iterato
     """Yield the charts of text and needles against bytes."""
     full = next(row for row in rows if row["system"] == "full")
     yield figure(
-        chart.quality(
+        chart.quality_against_bytes(
             chart.series(rows, "bits_change"), "bits per byte above the full cache", 0.0, False
         ),
         "Text after a compressed prompt: lower is better, and the line is the full "
@@ -145,7 +146,7 @@ def pictures(rows: Sequence[dict[str, Any]], figures: dict[str, Any]) -> Iterato
     if not figures["no_needles"]:
         share, lines = full["needle_accuracy"], chart.series(rows, "needle_accuracy")
         yield figure(
-            chart.quality(lines, "needles found", share, True),
+            chart.quality_against_bytes(lines, "needles found", share, True),
             "Facts asked for after the prompt was compressed, without knowing the "
             "questions: higher is better, and the line is the full cache.",
         )

@@ -107,10 +107,10 @@ def verdict_lines(figures: dict[str, Any]) -> Iterator[str]:
         for (one, _), found in some.items():
             yield f"  {one:<{width}}  " + "   ".join(found)
     if pairs:
-        yield f"\n{method(figures)}"
+        yield f"\n{describe_tests(figures)}"
 
 
-def method(figures: dict[str, Any]) -> str:
+def describe_tests(figures: dict[str, Any]) -> str:
     """Return a sentence on the tests behind the verdicts, and on the documents they need."""
     tests, read = figures["tests"], len(figures["documents"]["lengths"])
     said = (

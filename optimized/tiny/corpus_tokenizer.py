@@ -18,7 +18,7 @@ FEW = 100
 """The least number of words to make facts of."""
 
 
-def whole_words(tokenizer: PreTrainedTokenizerBase) -> list[str]:
+def single_token_words(tokenizer: PreTrainedTokenizerBase) -> list[str]:
     """Return the listed words that are one token each, or none if there are fewer than `FEW`."""
     listed = LISTED.read_text().split()
     cut = tokenizer(listed, add_special_tokens=False).input_ids
@@ -31,14 +31,14 @@ def whole_words(tokenizer: PreTrainedTokenizerBase) -> list[str]:
     return whole if len(whole) >= FEW else []
 
 
-class CorpusTokenizer:
+class TokenizedCorpus:
     """The tokenizer of a folder, and the words that are one token of it."""
 
     def __init__(self, folder: Path) -> None:
         self.tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder)
         pieces = self.tokenizer.get_vocab()
         self.begin, self.end = pieces[BEGIN], pieces[END]
-        self.words = whole_words(self.tokenizer)
+        self.words = single_token_words(self.tokenizer)
 
     def ids(self, text: str) -> list[int]:
         """Return the tokens of a text, without special tokens."""

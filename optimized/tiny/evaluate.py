@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import LlamaForCausalLM
 
-from optimized.tiny.corpus_tokenizer import CorpusTokenizer
+from optimized.tiny.corpus_tokenizer import TokenizedCorpus
 from optimized.tiny.tasks import REPEAT, Fact, facts, hidden
 
 
@@ -27,7 +27,7 @@ class Needle(NamedTuple):
     fact: Fact
 
 
-def needle(on: CorpusTokenizer, seed: int, length: int, distractors: int = 0) -> Needle:
+def needle(on: TokenizedCorpus, seed: int, length: int, distractors: int = 0) -> Needle:
     """Return a fact, hidden with distractors in `length` tokens of held-out text.
 
     Seeds of training are strings, so no integer seed repeats a training sample.
@@ -51,7 +51,7 @@ def greedy_matches(model: LlamaForCausalLM, prompt: list[int], answer: list[int]
 
 def needle_accuracy(
     model: LlamaForCausalLM,
-    on: CorpusTokenizer,
+    on: TokenizedCorpus,
     length: int = 1024,
     seeds: Iterable[int] = range(200),
     distractors: int = 0,
@@ -68,7 +68,7 @@ def needle_accuracy(
 
 def repeat_accuracy(
     model: LlamaForCausalLM,
-    on: CorpusTokenizer,
+    on: TokenizedCorpus,
     length: int = 512,
     seeds: Iterable[int] = range(20),
 ) -> float:
@@ -83,7 +83,7 @@ def repeat_accuracy(
 
 @torch.inference_mode()
 def bits_per_byte(
-    model: LlamaForCausalLM, on: CorpusTokenizer, length: int = 1024, most: int | None = None
+    model: LlamaForCausalLM, on: TokenizedCorpus, length: int = 1024, most: int | None = None
 ) -> float:
     """Return the bits per byte of held-out files, in independent windows of `length` tokens."""
     nats, count = 0.0, 0
@@ -99,7 +99,7 @@ def bits_per_byte(
 
 def main(folder: Path) -> None:
     """Print every figure."""
-    model, on = LlamaForCausalLM.from_pretrained(folder).eval(), CorpusTokenizer(folder)
+    model, on = LlamaForCausalLM.from_pretrained(folder).eval(), TokenizedCorpus(folder)
     for length in (256, 512, 1024, 1900):
         for distractors in (0, 3):
             for restated in (False, True):

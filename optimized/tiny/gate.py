@@ -8,7 +8,7 @@ import torch
 
 from optimized.models.attach import attach
 from optimized.models.fastkvzip_gates import learn_gates, save_gates
-from optimized.tiny.corpus_tokenizer import CorpusTokenizer
+from optimized.tiny.corpus_tokenizer import TokenizedCorpus
 from optimized.tiny.tasks import REPEAT, facts, hidden
 
 
@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     model = attach(LlamaForCausalLM.from_pretrained(given.model).eval())
-    on, prompts = CorpusTokenizer(given.model), []
+    on, prompts = TokenizedCorpus(given.model), []
     for index in range(given.rows):
         rng = Random(f"gate {given.seed} {index}")
         pieces = hidden(on, rng, facts(rng, rng.randint(0, 6), on.words), given.length)

@@ -9,7 +9,7 @@ from random import Random
 from typing import NamedTuple
 
 from optimized.tiny.corpus import Split
-from optimized.tiny.corpus_tokenizer import CorpusTokenizer
+from optimized.tiny.corpus_tokenizer import TokenizedCorpus
 
 Piece = tuple[Sequence[int], float]
 
@@ -71,7 +71,7 @@ def facts(rng: Random, count: int, words: Sequence[str] = ()) -> list[Fact]:
     return list(found.values())
 
 
-def question_and_answer(on: CorpusTokenizer, fact: Fact, rng: Random) -> list[Piece]:
+def question_and_answer(on: TokenizedCorpus, fact: Fact, rng: Random) -> list[Piece]:
     """Return a question about a fact, in one of two forms, and its answer."""
     return [
         (on.ids(fact.question(rng.random() < 0.5)), FACTS),
@@ -79,7 +79,7 @@ def question_and_answer(on: CorpusTokenizer, fact: Fact, rng: Random) -> list[Pi
     ]
 
 
-def dense(on: CorpusTokenizer, rng: Random, length: int) -> list[Piece]:
+def dense(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
     """Return many small documents: a few facts between lines of text, and two questions on each."""
     pieces: list[Piece] = []
     most = min(10, 2 + length // 100)
@@ -98,7 +98,7 @@ def dense(on: CorpusTokenizer, rng: Random, length: int) -> list[Piece]:
     return pieces
 
 
-def recall(on: CorpusTokenizer, rng: Random, length: int) -> list[Piece]:
+def recall(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
     """Return very small documents: only a few facts, and three questions on each."""
     pieces: list[Piece] = []
     while sum(len(text) for text, _ in pieces) < length:
@@ -110,7 +110,7 @@ def recall(on: CorpusTokenizer, rng: Random, length: int) -> list[Piece]:
     return pieces
 
 
-def cycle(on: CorpusTokenizer, rng: Random, length: int) -> list[Piece]:
+def cycle(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
     """Return a list of names, repeated in the same order."""
     line = [on.ids(name(rng, on.words) + "\n") for _ in range(rng.randint(4, 20))]
     size = sum(map(len, line))
@@ -119,7 +119,7 @@ def cycle(on: CorpusTokenizer, rng: Random, length: int) -> list[Piece]:
 
 
 def hidden(
-    on: CorpusTokenizer, rng: Random, known: list[Fact], length: int, split: Split = "train"
+    on: TokenizedCorpus, rng: Random, known: list[Fact], length: int, split: Split = "train"
 ) -> list[Piece]:
     """Return `length` tokens of a split with facts between its lines, at random positions."""
     lines = [on.ids(fact.stated()) for fact in known]
@@ -134,7 +134,7 @@ def hidden(
 
 
 def with_questions(
-    on: CorpusTokenizer, rng: Random, known: list[Fact], pieces: list[Piece]
+    on: TokenizedCorpus, rng: Random, known: list[Fact], pieces: list[Piece]
 ) -> list[Piece]:
     """Return the pieces of a text with questions on its facts appended."""
     pieces.append((on.ids("\n"), 1.0))
@@ -143,19 +143,19 @@ def with_questions(
     return pieces
 
 
-def needles(on: CorpusTokenizer, rng: Random, length: int) -> list[Piece]:
+def needles(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
     """Return a few facts hidden in a long text, with questions at its end."""
     known = facts(rng, rng.randint(1, 1 + length // 200), on.words)
     return with_questions(on, rng, known, hidden(on, rng, known, length - 60 * len(known)))
 
 
-def haystack(on: CorpusTokenizer, rng: Random, length: int) -> list[Piece]:
+def haystack(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
     """Return many facts hidden in a long text, with one question on each at its end."""
     known = facts(rng, length // 80, on.words)
     return with_questions(on, rng, known, hidden(on, rng, known, length - 20 * len(known)))
 
 
-def repeat(on: CorpusTokenizer, rng: Random, length: int) -> list[Piece]:
+def repeat(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
     """Return a context, a request to repeat it, and the repeated context."""
     size = rng.randint(length // 4, length * 3 // 4)
     if rng.random() < 0.3:
@@ -173,7 +173,7 @@ def repeat(on: CorpusTokenizer, rng: Random, length: int) -> list[Piece]:
     return [*pieces, (request, 1.0), (context[start:], 1.0)]
 
 
-def copy(on: CorpusTokenizer, rng: Random, length: int) -> list[Piece]:
+def copy(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
     """Return text in which earlier passages are repeated without a request."""
     text: list[int] = []
     while len(text) < length:
@@ -184,12 +184,12 @@ def copy(on: CorpusTokenizer, rng: Random, length: int) -> list[Piece]:
     return [(text, 1.0)]
 
 
-def plain(on: CorpusTokenizer, rng: Random, length: int) -> list[Piece]:
+def plain(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
     """Return plain text."""
     return [(on.passage(rng, length), 1.0)]
 
 
-def words(on: CorpusTokenizer, rng: Random, length: int) -> list[Piece]:
+def words(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
     """Return lines of random words, each line twice."""
     pieces: list[Piece] = []
     for _ in range(1 + length // 100):
@@ -199,7 +199,7 @@ def words(on: CorpusTokenizer, rng: Random, length: int) -> list[Piece]:
     return pieces
 
 
-Shares = dict[Callable[[CorpusTokenizer, Random, int], list[Piece]], int]
+Shares = dict[Callable[[TokenizedCorpus, Random, int], list[Piece]], int]
 
 STARTING: Shares = {recall: 5, cycle: 4, plain: 1}
 COPYING: Shares = {dense: 5, words: 2, repeat: 1, copy: 1}
@@ -209,7 +209,7 @@ FINDING: Shares = {haystack: 3, plain: 2, dense: 1, needles: 1, repeat: 1, copy:
 copy, copying among other text, and finding facts over long distances."""
 
 
-def draw_task_row(on: CorpusTokenizer, rng: Random, length: int, shares: Shares) -> list[Piece]:
+def draw_task_row(on: TokenizedCorpus, rng: Random, length: int, shares: Shares) -> list[Piece]:
     """Return a row of about `length` tokens of a task that is drawn by its share."""
     (kind,) = rng.choices(list(shares), list(shares.values()))
     return kind(on, rng, length)

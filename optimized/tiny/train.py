@@ -19,13 +19,13 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from optimized.tiny import MODELS
 from optimized.tiny.configs import MUON, PLANS, Plan, Stage
-from optimized.tiny.corpus_tokenizer import CorpusTokenizer
+from optimized.tiny.corpus_tokenizer import TokenizedCorpus
 from optimized.tiny.evaluate import bits_per_byte, needle_accuracy
 from optimized.tiny.muon import Muon
 from optimized.tiny.tasks import draw_task_row
 
 
-def config(plan: Plan, on: CorpusTokenizer) -> LlamaConfig:
+def config(plan: Plan, on: TokenizedCorpus) -> LlamaConfig:
     """Return the configuration of a model."""
     return LlamaConfig(
         hidden_size=256,
@@ -41,7 +41,7 @@ def config(plan: Plan, on: CorpusTokenizer) -> LlamaConfig:
     )
 
 
-def filled(on: CorpusTokenizer, rng: Random, stage: Stage) -> tuple[list[int], list[float]]:
+def filled(on: TokenizedCorpus, rng: Random, stage: Stage) -> tuple[list[int], list[float]]:
     """Return the `length + 1` tokens of a row, filled with concatenated pieces, and weights."""
     found, weights = [on.begin], [0.0]
     while len(found) <= stage.length:
@@ -53,7 +53,7 @@ def filled(on: CorpusTokenizer, rng: Random, stage: Stage) -> tuple[list[int], l
     return found[: stage.length + 1], weights[: stage.length + 1]
 
 
-def batch(on: CorpusTokenizer, plan: Plan, seed: int, step: int) -> tuple[Tensor, Tensor]:
+def batch(on: TokenizedCorpus, plan: Plan, seed: int, step: int) -> tuple[Tensor, Tensor]:
     """Return the tokens of a step and their weights."""
     stage = plan.stage_of(step)
     rngs = (Random(f"{seed} {step} {place}") for place in range(stage.rows))
@@ -111,7 +111,7 @@ def main() -> None:
     given = arguments()
     torch.manual_seed(given.seed)
     folder, plan = MODELS[given.model], PLANS[given.model]
-    on = CorpusTokenizer(folder)
+    on = TokenizedCorpus(folder)
     model = LlamaForCausalLM(config(plan, on)).to(given.device)
     chosen = optimizers(model, plan)
     rates = {"muon": MUON, "adam": plan.adam}

@@ -83,7 +83,7 @@ def requires(*rules: Callable[..., None]) -> Callable[[Callable[P, R]], Callable
     return attach
 
 
-def guarded(door: str, spec: Callable[P, R]) -> Callable[P, R]:
+def enforce_contract(door: str, spec: Callable[P, R]) -> Callable[P, R]:
     """Return `spec` behind its contract, as the package `door` offers it."""
     hold = compile_contract(spec)
 

@@ -41,7 +41,7 @@ def aligned(queries: Tensor, tokens: int, causal: bool | None) -> None:
         )
 
 
-def finite_sums(
+def finite_log_sum_exp(
     queries: Tensor, keys: Tensor, log_sum_exp: Tensor | None, valid: Tensor | None
 ) -> None:
     """Refuse a log-sum-exp that is not finite; that of a query at padding is not read."""
@@ -68,10 +68,10 @@ def budget(scores: Tensor, keep: int | Tensor | None, ratio: float | None, scope
     shape = tuple(scores.shape)
     if scope == "model":
         shape = (*shape[1:-2], shape[0], *shape[-2:])
-    pooled_budget(keep, ratio, prod(shape[-AXES[scope] :]), shape[: -AXES[scope]])
+    budget_fits_pools(keep, ratio, prod(shape[-AXES[scope] :]), shape[: -AXES[scope]])
 
 
-def pooled_budget(
+def budget_fits_pools(
     keep: int | Tensor | None, ratio: float | None, pool: int, pools: tuple[int, ...]
 ) -> None:
     """Refuse both or neither of `keep` and `ratio`, and a `keep` that does not fit `pools`."""
@@ -84,7 +84,7 @@ def pooled_budget(
         low, high = ends(keep) if may_read_values(keep) else (0, 0)
     else:
         low = high = keep or 0
-    at_most("keep", low if low < 0 else high, pool)
+    nonnegative_at_most("keep", low if low < 0 else high, pool)
 
 
 def left_padded(valid: Tensor | None) -> None:
@@ -104,7 +104,7 @@ def false_on_the_left(name: str, mask: Tensor | None) -> None:
         )
 
 
-def observed(queries: Tensor, window: int, tokens: int) -> None:
+def queries_cover_window(queries: Tensor, window: int, tokens: int) -> None:
     """Refuse fewer queries than the window holds, or than the whole of a shorter sequence."""
     if queries.shape[-2] < min(window, tokens):
         raise ValueError(
@@ -130,10 +130,10 @@ def covers(keep: int, protected: int, heads: int = 1) -> None:
 
 def affordable(keep: int, tokens: int) -> None:
     """Refuse a budget of more tokens than there are."""
-    at_most("keep", keep, tokens)
+    nonnegative_at_most("keep", keep, tokens)
 
 
-def at_most(name: str, value: float, most: float) -> None:
+def nonnegative_at_most(name: str, value: float, most: float) -> None:
     """Refuse a number below 0 or above `most`."""
     if not 0 <= value <= most:
         raise ValueError(f"{name} must be in [0, {most}], got {value}")
@@ -145,7 +145,7 @@ def divides(name: str, part: int, of: str, whole: int) -> None:
         raise ValueError(f"{name} must divide {of} = {whole}, got {part}")
 
 
-def whole_number(name: str, whole: int, of: str, part: int) -> None:
+def multiple_of(name: str, whole: int, of: str, part: int) -> None:
     """Refuse a number that is no multiple of another, which `of` names."""
     if whole % part:
         raise ValueError(f"{name} must be a multiple of {of} = {part}, got {whole}")
@@ -155,7 +155,7 @@ def indexing(name: str, places: Tensor, count: int) -> None:
     """Refuse what is no place among `count` things."""
     if may_read_values(places):
         low, high = ends(places)
-        at_most(name, low if low < 0 else high, count - 1)
+        nonnegative_at_most(name, low if low < 0 else high, count - 1)
 
 
 def permuting(permutations: Tensor) -> None:
@@ -171,12 +171,12 @@ def permuting(permutations: Tensor) -> None:
         )
 
 
-def headed(keys: Tensor) -> None:
+def keys_have_heads_and_channels(keys: Tensor) -> None:
     """Refuse a cache without a head or without a channel."""
-    of_heads("keys", keys)
+    has_heads_and_channels("keys", keys)
 
 
-def of_heads(name: str, tensor: Tensor) -> None:
+def has_heads_and_channels(name: str, tensor: Tensor) -> None:
     """Refuse a tensor without a head or without a channel."""
     if not tensor.shape[-3] or not tensor.shape[-1]:
         raise ValueError(f"{name} must have a head and a channel, got shape {tuple(tensor.shape)}")
@@ -187,6 +187,6 @@ def same_dtype(keys: Tensor, values: Tensor) -> None:
     checks.typed("values", values, keys.dtype)
 
 
-def continued(cache: Any, keys: Tensor) -> None:
+def dtype_of_cache(cache: Any, keys: Tensor) -> None:
     """Refuse keys of another dtype than the cache's."""
     checks.typed("keys", keys, cache.residual_keys.dtype)

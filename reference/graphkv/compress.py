@@ -4,15 +4,15 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from reference._validation.contract import requires
-from reference._validation.preconditions import left_padded, pooled_budget
+from reference._validation.preconditions import budget_fits_pools, left_padded
 from reference._validation.types import Ratio, Whole
 from reference.compress import compress, of_one_dtype, select, storable
 from reference.evict import DenseCache, RaggedCache
 from reference.graphkv.graph import neighbour_count
 from reference.graphkv.refine import GraphSettings
-from reference.hex.cache import HexCache, span_length
+from reference.hex.cache import HexCache, compressible_length
 from reference.hex.presets import HexConfig
-from reference.refinement import comparable, require_finite_scores
+from reference.refinement import require_finite_scores, vectors_fit_refinement
 from reference.scorers.scored import Scored
 
 
@@ -22,7 +22,7 @@ def layered(
     """Refuse both or neither of `keep` and `ratio`, and a `keep` that does not fit the layers."""
     pool, layers = scored.scores.shape[-1], scored.scores.shape[:-2]
     if store is not None:
-        pool = span_length(store, pool)
+        pool = compressible_length(store, pool)
     if isinstance(keep, Tensor):
         if not layers:
             shape = tuple(scored.scores.shape)
@@ -32,10 +32,10 @@ def layered(
         if keep.ndim == 1:
             layers = layers[:1]
     if store is None or keep is not None or ratio is not None:
-        pooled_budget(keep, ratio, pool, layers)
+        budget_fits_pools(keep, ratio, pool, layers)
 
 
-@requires(left_padded, layered, comparable, require_finite_scores)
+@requires(left_padded, layered, vectors_fit_refinement, require_finite_scores)
 def graphkv_select(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],
@@ -90,7 +90,9 @@ def graphkv_select(
     )  # fmt: skip
 
 
-@requires(left_padded, layered, comparable, require_finite_scores, storable, of_one_dtype)
+@requires(
+    left_padded, layered, vectors_fit_refinement, require_finite_scores, storable, of_one_dtype
+)
 def graphkv_compress(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from reference._validation.contract import may_read_values, requires
-from reference._validation.preconditions import at_most, indexing, multiple
+from reference._validation.preconditions import indexing, multiple, nonnegative_at_most
 from reference._validation.types import Finite, Share, Whole
 from reference.precision import widen
 
@@ -18,7 +18,7 @@ Kind = Literal["kk", "qk", "qq", "kv", "vv"]
 
 def within_budget(keep: int, window: int) -> None:
     """Refuse a window above its budget."""
-    at_most("window", window, keep)
+    nonnegative_at_most("window", window, keep)
 
 
 @requires(within_budget)
@@ -48,7 +48,7 @@ def rankable(count: int, tokens: int, protected: Tensor | None) -> None:
     """Refuse a count above the content tokens of a row."""
     if protected is not None and may_read_values(protected):
         tokens = int((~protected).sum(-1).min())
-    at_most("count", count, tokens)
+    nonnegative_at_most("count", count, tokens)
 
 
 @requires(rankable)
@@ -85,7 +85,7 @@ def positions(sources: Tensor, tokens: int) -> None:
     indexing("sources", sources, tokens)
 
 
-def compared(kind: str, queries: Tensor | None, values: Tensor | None) -> None:
+def compared_vectors_given(kind: str, queries: Tensor | None, values: Tensor | None) -> None:
     """Refuse a kind without the vectors that it compares."""
     for name, vectors in (("queries", queries), ("values", values)):
         if name[0] in kind and vectors is None:
@@ -102,7 +102,7 @@ def averageable(keys: Tensor, queries: Tensor | None) -> None:
     multiple("queries", got[-3], shape[-3], least=1)
 
 
-@requires(positions, compared, averageable)
+@requires(positions, compared_vectors_given, averageable)
 def edges(
     keys: Finite[Tensor, "*heads tokens width"],
     sources: Int64[Tensor, "*heads sources"],

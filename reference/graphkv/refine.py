@@ -15,7 +15,7 @@ from reference.graphkv.decay import Rule, banish, decay, enhance
 from reference.graphkv.graph import (
     Kind,
     averageable,
-    compared,
+    compared_vectors_given,
     edges,
     group_mean,
     neighbour_count,
@@ -84,7 +84,7 @@ def covers_window(
         covers(keep, window)
 
 
-@requires(compared, averageable, covers_window)
+@requires(compared_vectors_given, averageable, covers_window)
 def graphkv_refine(
     scores: Importance[Tensor, "*batch heads tokens"],
     keys: Finite[Tensor, "*batch heads tokens width"],

@@ -8,7 +8,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reference._validation.contract import requires
-from reference._validation.preconditions import continued, grouped, headed, same_dtype
+from reference._validation.preconditions import (
+    dtype_of_cache,
+    grouped,
+    keys_have_heads_and_channels,
+    same_dtype,
+)
 from reference._validation.types import Finite
 from reference.hex.compress import HexBlock, hex_compress, hex_mask, hex_reconstruct, restored
 from reference.hex.expander import static_mask
@@ -37,7 +42,7 @@ class HexCache(NamedTuple):
     original_values: Float[Tensor, "*batch kv_heads originals width"]
 
 
-@requires(headed, grouped, same_dtype)
+@requires(keys_have_heads_and_channels, grouped, same_dtype)
 def hex_prefill(
     queries: Finite[Tensor, "*batch query_heads tokens width"],
     keys: Finite[Tensor, "*batch kv_heads tokens width"],
@@ -68,7 +73,7 @@ def hex_prefill(
         E-H5, E-H9, E-H11: one mask for the whole span; the span's mass comes from its own
         queries over exact keys; the last $r$ tokens of every span are kept.
     """
-    tokens = span_length(config, keys.shape[-2])
+    tokens = compressible_length(config, keys.shape[-2])
     mass = attention_mass(queries[..., :tokens, :], keys[..., :tokens, :])
     span = keys[..., :tokens, :], values[..., :tokens, :]
     blocks = (compress_span(config, *span, mass, tokens, True),) if tokens else ()
@@ -77,7 +82,7 @@ def hex_prefill(
     return move_to_blocks(uncompressed_cache(config, keys, values, later), blocks, tokens)
 
 
-@requires(grouped, continued, same_dtype)
+@requires(grouped, dtype_of_cache, same_dtype)
 def hex_append(
     cache: HexCache,
     queries: Finite[Tensor, "*batch query_heads tokens width"],
@@ -125,7 +130,7 @@ def compress_if_full(cache: HexCache) -> HexCache:
         return cache
     if cache.config.mode == "append" or len(cache.blocks) < cache.config.period:
         return compress_oldest_block(cache)
-    return recompress_all(cache, cache.config.block)
+    return recompress_as_one_span(cache, cache.config.block)
 
 
 def compress_oldest_block(cache: HexCache) -> HexCache:
@@ -137,7 +142,7 @@ def compress_oldest_block(cache: HexCache) -> HexCache:
     return move_to_blocks(cache, (*cache.blocks, block), size)
 
 
-def recompress_all(cache: HexCache, size: int) -> HexCache:
+def recompress_as_one_span(cache: HexCache, size: int) -> HexCache:
     """Compress all blocks and the oldest `size` tokens of the residual buffer as one span."""
     tokens, mass = cache.mass.shape[-1] + size, torch.cat([cache.mass, cache.residual_mass], -1)
     keys, values = hex_read(cache)
@@ -209,7 +214,7 @@ def hex_recompress(cache: HexCache) -> HexCache:
         E-H9, E-H17, E-H73: heavy hitters by the mass since each token's arrival; the originals are
         gone, so `full` quantises what was quantised before, as `hex_read` returns it.
     """
-    return recompress_all(cache, 0) if cache.blocks else cache
+    return recompress_as_one_span(cache, 0) if cache.blocks else cache
 
 
 def hex_read(
@@ -301,7 +306,7 @@ def carried_tokens(config: HexConfig) -> int:
     return config.recent if config.carry_recent else 0
 
 
-def span_length(config: HexConfig, tokens: int) -> int:
+def compressible_length(config: HexConfig, tokens: int) -> int:
     """Return how many tokens of a prompt are compressed: whole blocks."""
     return max(0, tokens - carried_tokens(config)) // config.block * config.block
 

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from reference._validation import checks
 from reference._validation.contract import may_read_values, requires
-from reference._validation.preconditions import divides, headed, same_dtype
+from reference._validation.preconditions import divides, keys_have_heads_and_channels, same_dtype
 from reference._validation.types import Bits, Finite, Positive, Scales, ValueGroup
-from reference.hex.kcvt import by_row, code, dequantise, from_row, transposed
+from reference.hex.kcvt import code, dequantise, group_values, transposed, ungroup_values
 from reference.hex.packing import pack_bits, unpack_bits
 from reference.precision import widest
 
@@ -83,7 +83,7 @@ def hex_mask(
     return kept
 
 
-@requires(headed, same_dtype, joined)
+@requires(keys_have_heads_and_channels, same_dtype, joined)
 def hex_compress(
     keys: Finite[Tensor, "*batch kv_heads tokens width"],
     values: Finite[Tensor, "*batch kv_heads tokens width"],
@@ -123,8 +123,10 @@ def hex_compress(
     """
     kept = hex_mask(expander, dynamic, keys.shape[-3])
     by_channel = code("keys", transposed(keys), bits, transposed(kept), scales)
-    by_token = code("values", by_row(values, value_group), bits, by_row(kept, value_group), scales)
-    value_codes = transposed(from_row(by_token.codes, value_group, values.shape[-1]))
+    by_token = code(
+        "values", group_values(values, value_group), bits, group_values(kept, value_group), scales
+    )
+    value_codes = transposed(ungroup_values(by_token.codes, value_group, values.shape[-1]))
     return HexBlock(
         bits,
         pack_bits(by_channel.codes, bits),
@@ -176,8 +178,10 @@ def restored(block: HexBlock, expander: Tensor) -> tuple[Tensor, Tensor]:
     key_codes = unpack_bits(block.key_words, block.bits, tokens)
     by_channel = dequantise(key_codes, block.key_steps, block.key_minima)
     value_codes = transposed(unpack_bits(block.value_words, block.bits, tokens))
-    rows = by_row(value_codes, value_group)
-    by_token = from_row(dequantise(rows, block.value_steps, block.value_minima), value_group, width)
+    rows = group_values(value_codes, value_group)
+    by_token = ungroup_values(
+        dequantise(rows, block.value_steps, block.value_minima), value_group, width
+    )
     keys = transposed(by_channel).to(widest(block.key_steps, block.kept_keys))
     values = by_token.to(widest(block.value_steps, block.kept_values))
     keys[kept], values[kept] = block.kept_keys.to(keys.dtype), block.kept_values.to(values.dtype)

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reference._validation.contract import requires
-from reference._validation.preconditions import continued, grouped, same_dtype
+from reference._validation.preconditions import dtype_of_cache, grouped, same_dtype
 from reference._validation.types import Finite
 from reference.hex.attention import hex_attention
 from reference.hex.cache import HexCache, add_tokens, buffer_space, hex_append
@@ -24,7 +24,7 @@ class HexDecoded(NamedTuple):
     cache: HexCache
 
 
-@requires(grouped, continued, same_dtype)
+@requires(grouped, dtype_of_cache, same_dtype)
 def hex_decode(
     cache: HexCache,
     queries: Finite[Tensor, "*batch query_heads tokens width"],

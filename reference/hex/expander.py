@@ -10,7 +10,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from reference._validation.contract import requires
-from reference._validation.preconditions import whole_number
+from reference._validation.preconditions import multiple_of
 from reference._validation.types import Positive, Ratio, Seed, Whole
 from reference.hex.presets import HexConfig
 from reference.hex.random_biregular import (
@@ -178,7 +178,7 @@ def _simple_graph(tokens: int, channels: int, token_degree: int, seed: int, draw
 
 def tiled(tokens: int, tile: bool, block: int) -> None:
     """Refuse tokens that are no whole number of tiles."""
-    whole_number("tokens", tokens, "block", block if tile else 1)
+    multiple_of("tokens", tokens, "block", block if tile else 1)
 
 
 @requires(tiled)

@@ -8,7 +8,13 @@ from torch import Tensor
 
 from reference._validation import checks
 from reference._validation.contract import requires
-from reference._validation.preconditions import aligned, at_most, finite_sums, grouped, wide
+from reference._validation.preconditions import (
+    aligned,
+    finite_log_sum_exp,
+    grouped,
+    nonnegative_at_most,
+    wide,
+)
 from reference._validation.types import Finite, Ratio, Whole
 from reference.attention import attention_weights, known_of
 from reference.precision import widest
@@ -17,10 +23,10 @@ from reference.precision import widest
 def spanned(span: int | None, tokens: int) -> None:
     """Refuse a span longer than the keys."""
     if span is not None:
-        at_most("span", span, tokens)
+        nonnegative_at_most("span", span, tokens)
 
 
-@requires(wide, grouped, aligned, spanned, finite_sums)
+@requires(wide, grouped, aligned, spanned, finite_log_sum_exp)
 def attention_mass(
     queries: Finite[Tensor, "*batch query_heads queries width"],
     keys: Finite[Tensor, "*batch kv_heads tokens width"],

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
 from reference._validation.contract import ends, may_read_values, requires
-from reference._validation.preconditions import headed, same_dtype
+from reference._validation.preconditions import keys_have_heads_and_channels, same_dtype
 from reference._validation.types import Bits, Finite, Scales, ValueGroup
 from reference.precision import widen
 
@@ -89,7 +89,7 @@ def dequantise(
     return codes.to(steps.dtype) * steps[..., None] + minima[..., None]
 
 
-@requires(headed, same_dtype)
+@requires(keys_have_heads_and_channels, same_dtype)
 def kcvt(
     keys: Finite[Tensor, "*batch kv_heads tokens width"],
     values: Finite[Tensor, "*batch kv_heads tokens width"],
@@ -133,9 +133,9 @@ def kcvt(
         kept = torch.zeros_like(keys, dtype=torch.bool)
     by_channel = dequantise(*code("keys", transposed(keys), bits, transposed(kept), scales))
     restored_keys = transposed(by_channel).to(keys.dtype)
-    rows, kept_rows = by_row(values, value_group), by_row(kept, value_group)
+    rows, kept_rows = group_values(values, value_group), group_values(kept, value_group)
     by_token = dequantise(*code("values", rows, bits, kept_rows, scales))
-    restored_values = from_row(by_token, value_group, values.shape[-1]).to(values.dtype)
+    restored_values = ungroup_values(by_token, value_group, values.shape[-1]).to(values.dtype)
     return torch.where(kept, keys, restored_keys), torch.where(kept, values, restored_values)
 
 
@@ -182,13 +182,13 @@ def transposed(x: Tensor) -> Tensor:
     return x.transpose(-1, -2)
 
 
-def by_row(x: Tensor, value_group: str) -> Tensor:
+def group_values(x: Tensor, value_group: str) -> Tensor:
     """Return tokens as groups, over all heads or one by one."""
     return x.transpose(-3, -2).flatten(-2) if value_group == "token" else x
 
 
-def from_row(x: Tensor, value_group: str, width: int) -> Tensor:
-    """Undo `by_row`."""
+def ungroup_values(x: Tensor, value_group: str, width: int) -> Tensor:
+    """Undo `group_values`."""
     if value_group == "head":
         return x
     return x.unflatten(-1, (x.shape[-1] // width, width)).transpose(-3, -2)

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int64
 from torch import Tensor
 
 from reference._validation.contract import requires
-from reference._validation.preconditions import at_most, indexing
+from reference._validation.preconditions import indexing, nonnegative_at_most
 from reference._validation.types import Positive, Seed, Whole
 
 ROUNDS = 1000
@@ -17,7 +17,7 @@ ROUNDS = 1000
 
 def simple(channels: int, token_degree: int) -> None:
     """Refuse more half-edges of a token than there are channels."""
-    at_most("token_degree", token_degree, channels)
+    nonnegative_at_most("token_degree", token_degree, channels)
 
 
 def ends_in_channels(pairs: Tensor, channels: int) -> None:

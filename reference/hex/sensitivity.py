@@ -8,7 +8,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reference._validation.contract import requires
-from reference._validation.preconditions import at_most, grouped, headed, same_dtype
+from reference._validation.preconditions import (
+    grouped,
+    keys_have_heads_and_channels,
+    nonnegative_at_most,
+    same_dtype,
+)
 from reference._validation.types import Finite, Whole
 from reference.attention import attention_error
 from reference.hex.cache import hex_append, hex_prefill, hex_read
@@ -34,10 +39,10 @@ class Sensitivity(NamedTuple):
 
 def leaving_some(prompt: int, tokens: int) -> None:
     """Refuse a prompt that leaves nothing to decode."""
-    at_most("prompt", prompt, tokens - 1)
+    nonnegative_at_most("prompt", prompt, tokens - 1)
 
 
-@requires(headed, grouped, same_dtype, leaving_some)
+@requires(keys_have_heads_and_channels, grouped, same_dtype, leaving_some)
 def sensitivity(
     queries: Finite[Tensor, "*batch query_heads tokens width"],
     keys: Finite[Tensor, "*batch kv_heads tokens width"],

@@ -9,7 +9,7 @@ import torch
 
 from reference._validation.contract import requires
 from reference._validation.types import OneOf, Positive, Whole
-from reference.hex.cache import HexCache, carried_tokens, span_length
+from reference.hex.cache import HexCache, carried_tokens, compressible_length
 from reference.hex.kcvt import scale_dtype
 from reference.hex.packing import word_count
 from reference.hex.presets import HexConfig, hex_preset
@@ -137,7 +137,7 @@ def hex_size(
     Reading:
         E-H20.
     """
-    span = span_length(config, tokens)
+    span = compressible_length(config, tokens)
     channels, element, scale = kv_heads * width, dtype.itemsize, scale_dtype(dtype, config.scales)
     heavy, recent = Fraction(str(config.heavy)) * span // 1, config.recent - carried_tokens(config)
     kept = min(span, heavy + min(span, recent))
@@ -157,13 +157,13 @@ def hex_size(
     )
 
 
-def check_prompts(prompts: Sequence[int]) -> None:
+def check_some_prompts(prompts: Sequence[int]) -> None:
     """Refuse no prompts at all."""
     if not prompts:
         raise ValueError(f"prompts must have at least 1 length, got {prompts!r}")
 
 
-@requires(check_prompts)
+@requires(check_some_prompts)
 def paper_size(
     prompts: Sequence[Positive] = PROMPTS, kv_heads: Positive = 8, width: Positive = 128
 ) -> tuple[PaperSize, ...]:

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int64
 from torch import Tensor
 
 from reference._validation.contract import may_read_values, requires
-from reference._validation.preconditions import divides, permuting, whole_number
+from reference._validation.preconditions import divides, multiple_of, permuting
 from reference._validation.types import Positive, Seed, Whole
 from reference.hex.expander import DRAWS
 from reference.hex.spectrum import is_ramanujan
@@ -28,7 +28,7 @@ def fits_subtile(tokens: int, width: int, subtile: int) -> None:
     """Refuse a sub-tile above the channels of a head, or one that does not divide the tokens."""
     if subtile > width:
         raise ValueError(f"subtile must be in [1, {width}], got {subtile}")
-    whole_number("tokens", tokens, "subtile", subtile)
+    multiple_of("tokens", tokens, "subtile", subtile)
 
 
 def shared(width: int, subtile: int) -> None:

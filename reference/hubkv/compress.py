@@ -17,7 +17,7 @@ from reference.compress import (
     row_budgets,
     select,
     storable,
-    unpadded_rows,
+    unpadded_row_indices,
 )
 from reference.evict import DenseCache, RaggedCache
 from reference.hex.cache import HexCache
@@ -144,7 +144,7 @@ def with_ends(
 ) -> Scored:
     """Protect both ends of each row; the window gives way where they must fit into a budget."""
     protected, clipped = torch.zeros_like(scored.protected), 0
-    for number, place in unpadded_rows(scored.scores, scope, valid):
+    for number, place in unpadded_row_indices(scored.scores, scope, valid):
         mine = scored.protected[place]
         tokens = mine.shape[-1]
         window = left = min(tokens, tokens // 50 if recent is None else recent)

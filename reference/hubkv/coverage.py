@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from reference._validation.contract import may_read_values, requires
-from reference._validation.preconditions import at_most
+from reference._validation.preconditions import nonnegative_at_most
 from reference._validation.types import Importance, Whole
 from reference.precision import widen
 
@@ -107,7 +107,7 @@ def marginal_gain(
 
 def placed(hub: int, tokens: int) -> None:
     """Refuse a hub beyond the last token."""
-    at_most("hub", hub, tokens - 1)
+    nonnegative_at_most("hub", hub, tokens - 1)
 
 
 @requires(placed)

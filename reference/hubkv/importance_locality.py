@@ -6,7 +6,7 @@ from torch import Tensor
 
 from reference._validation import checks
 from reference._validation.contract import requires
-from reference._validation.preconditions import at_most
+from reference._validation.preconditions import nonnegative_at_most
 from reference._validation.types import Finite, Importance, Whole
 from reference.hubkv.refine import protected_mask
 from reference.precision import widen
@@ -14,7 +14,7 @@ from reference.precision import widen
 
 def reached(distances: int, tokens: int) -> None:
     """Refuse a distance that no two tokens are apart."""
-    at_most("distances", distances, tokens - 1)
+    nonnegative_at_most("distances", distances, tokens - 1)
 
 
 @requires(reached)
@@ -138,7 +138,7 @@ def attention_density(
 def trimmable(trimmed: int, tokens: int, sinks: int, recent: int | None) -> None:
     """Refuse more tokens trimmed than the content region has."""
     content = max(0, tokens - sinks - (tokens // 50 if recent is None else recent))
-    at_most("trimmed", trimmed, content)
+    nonnegative_at_most("trimmed", trimmed, content)
 
 
 @requires(trimmable)

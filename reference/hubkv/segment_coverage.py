@@ -6,7 +6,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from reference._validation.contract import requires
-from reference._validation.preconditions import at_most, indexing
+from reference._validation.preconditions import indexing, nonnegative_at_most
 from reference._validation.types import Positive, Seed, Whole, Wholes
 
 
@@ -51,7 +51,7 @@ def segment_coverage(
 
 def apart(picks: int, tokens: int) -> None:
     """Refuse more picks than tokens."""
-    at_most("picks", picks, tokens)
+    nonnegative_at_most("picks", picks, tokens)
 
 
 @requires(apart)

@@ -7,15 +7,15 @@ from jaxtyping import Float, Int, Int32
 from torch import Tensor
 
 from reference._validation.contract import requires
-from reference._validation.preconditions import of_heads
+from reference._validation.preconditions import has_heads_and_channels
 from reference._validation.types import Bits, Finite, Ratio, Scales, Seed, Whole
 from reference.hex.kcvt import (
     Quantised,
-    by_row,
     code,
     dequantise,
-    from_row,
+    group_values,
     transposed,
+    ungroup_values,
 )
 from reference.hex.packing import pack_bits, unpack_bits
 from reference.precision import widen
@@ -45,7 +45,7 @@ class GearBlock(NamedTuple):
 
 def x_headed(x: Tensor) -> None:
     """Refuse a span without a head or without a channel."""
-    of_heads("x", x)
+    has_heads_and_channels("x", x)
 
 
 @requires(x_headed)
@@ -173,9 +173,9 @@ def place_dtype(members: int) -> torch.dtype:
 
 def to_rows(x: Tensor, by: Side) -> Tensor:
     """Return channels of each head as rows of tokens, or tokens as rows of all heads' channels."""
-    return transposed(x) if by == "channel" else by_row(x, "token")
+    return transposed(x) if by == "channel" else group_values(x, "token")
 
 
 def from_rows(rows: Tensor, by: Side, width: int) -> Tensor:
     """Undo `to_rows`."""
-    return transposed(rows) if by == "channel" else from_row(rows, "token", width)
+    return transposed(rows) if by == "channel" else ungroup_values(rows, "token", width)

@@ -7,7 +7,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reference._validation.contract import requires
-from reference._validation.preconditions import continued, headed, same_dtype
+from reference._validation.preconditions import (
+    dtype_of_cache,
+    keys_have_heads_and_channels,
+    same_dtype,
+)
 from reference._validation.types import Bits, Finite, Positive, Ratio, Scales, Seed, Whole
 from reference.quantizers.gear import GearBlock, compress_side, gear_reconstruct
 
@@ -32,7 +36,7 @@ class GearCache(NamedTuple):
     residual_values: Float[Tensor, "*batch kv_heads residual width"]
 
 
-@requires(headed, same_dtype)
+@requires(keys_have_heads_and_channels, same_dtype)
 def gear_prefill(
     keys: Finite[Tensor, "*batch kv_heads tokens width"],
     values: Finite[Tensor, "*batch kv_heads tokens width"],
@@ -90,7 +94,7 @@ def gear_prefill(
     return with_block(empty, keys, values, rank) if keys.shape[-2] else empty
 
 
-@requires(continued, same_dtype)
+@requires(dtype_of_cache, same_dtype)
 def gear_append(
     cache: GearCache,
     keys: Finite[Tensor, "*batch kv_heads tokens width"],

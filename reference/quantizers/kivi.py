@@ -7,7 +7,13 @@ from jaxtyping import Float, Int32
 from torch import Tensor
 
 from reference._validation.contract import requires
-from reference._validation.preconditions import continued, divides, headed, same_dtype, whole_number
+from reference._validation.preconditions import (
+    divides,
+    dtype_of_cache,
+    keys_have_heads_and_channels,
+    multiple_of,
+    same_dtype,
+)
 from reference._validation.types import Bits, Finite, Positive, Scales
 from reference.hex.kcvt import code, dequantise, scale_dtype, transposed
 from reference.hex.packing import pack_bits, unpack_bits, word_count
@@ -38,11 +44,11 @@ class KiviCache(NamedTuple):
 
 def dividing(group: int, residual: int, width: int) -> None:
     """Refuse a group that does not divide the buffer and the width of a head."""
-    whole_number("residual", residual, "group", group)
+    multiple_of("residual", residual, "group", group)
     divides("group", group, "width", width)
 
 
-@requires(headed, same_dtype, dividing)
+@requires(keys_have_heads_and_channels, same_dtype, dividing)
 def kivi_prefill(
     keys: Finite[Tensor, "*batch kv_heads tokens width"],
     values: Finite[Tensor, "*batch kv_heads tokens width"],
@@ -100,7 +106,7 @@ def kivi_prefill(
     return kivi_append(empty, keys, values)
 
 
-@requires(continued, same_dtype)
+@requires(dtype_of_cache, same_dtype)
 def kivi_append(
     cache: KiviCache,
     keys: Finite[Tensor, "*batch kv_heads tokens width"],

@@ -8,7 +8,7 @@ from annotated_types import Ge, Predicate
 
 from reference._validation.contract import requires
 from reference._validation.types import Bits, Positive, Whole
-from reference.hex.size import PROMPTS, PaperSize, check_prompts, mean_percent
+from reference.hex.size import PROMPTS, PaperSize, check_some_prompts, mean_percent
 from reference.quantizers.size import QuantizerBytes, gear_size, kivi_size
 
 
@@ -41,7 +41,7 @@ def a_multiple_of_64(value: int) -> bool:
     return value % 64 == 0
 
 
-@requires(check_prompts)
+@requires(check_some_prompts)
 def quantizer_sizes(
     prompts: Sequence[Positive] = PROMPTS,
     kv_heads: Positive = 8,

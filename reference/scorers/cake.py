@@ -9,7 +9,13 @@ from torch import Tensor
 
 from reference._validation import checks
 from reference._validation.contract import requires
-from reference._validation.preconditions import aligned, grouped, left_padded, observed, wide
+from reference._validation.preconditions import (
+    aligned,
+    grouped,
+    left_padded,
+    queries_cover_window,
+    wide,
+)
 from reference._validation.types import Finite, FiniteAbove0, FiniteNonNegative, Odd
 from reference.attention import attention_weights
 from reference.precision import widest
@@ -17,7 +23,7 @@ from reference.scorers._padding import row_starts, valid_or_all
 from reference.scorers.scored import Scored
 
 
-@requires(wide, grouped, aligned, observed, left_padded)
+@requires(wide, grouped, aligned, queries_cover_window, left_padded)
 def cake(
     queries: Finite[Tensor, "*batch query_heads queries width"],
     keys: Finite[Tensor, "*batch kv_heads tokens width"],
@@ -75,7 +81,7 @@ def cake(
     return Scored(scores, protected)
 
 
-@requires(wide, grouped, aligned, observed, left_padded)
+@requires(wide, grouped, aligned, queries_cover_window, left_padded)
 def cake_preference(
     queries: Finite[Tensor, "*batch query_heads queries width"],
     keys: Finite[Tensor, "*batch kv_heads tokens width"],

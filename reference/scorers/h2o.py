@@ -7,10 +7,10 @@ from torch import Tensor
 from reference._validation.contract import requires
 from reference._validation.preconditions import (
     aligned,
-    at_most,
-    finite_sums,
+    finite_log_sum_exp,
     grouped,
     left_padded,
+    nonnegative_at_most,
     wide,
 )
 from reference._validation.types import Finite, Importance, Whole
@@ -27,7 +27,7 @@ def mass_no_longer(before: int | None, tokens: int) -> None:
         raise ValueError(f"mass must be of at most the {tokens} tokens of keys, got {before}")
 
 
-@requires(wide, grouped, aligned, mass_no_longer, left_padded, finite_sums)
+@requires(wide, grouped, aligned, mass_no_longer, left_padded, finite_log_sum_exp)
 def h2o_mass(
     queries: Finite[Tensor, "*batch query_heads queries width"],
     keys: Finite[Tensor, "*batch kv_heads tokens width"],
@@ -84,7 +84,7 @@ def h2o_mass(
 def recent_within(recent: int | None, keep: int) -> None:
     """Refuse more recent tokens than the budget."""
     if recent is not None:
-        at_most("recent", recent, keep)
+        nonnegative_at_most("recent", recent, keep)
 
 
 @requires(recent_within, left_padded)

@@ -9,10 +9,10 @@ from torch import Tensor
 from reference._validation.contract import requires
 from reference._validation.preconditions import (
     aligned,
-    finite_sums,
+    finite_log_sum_exp,
     grouped,
     left_padded,
-    observed,
+    queries_cover_window,
     wide,
 )
 from reference._validation.types import Finite, Odd, Positive
@@ -22,7 +22,7 @@ from reference.scorers._padding import row_starts, valid_or_all
 from reference.scorers.scored import Scored
 
 
-@requires(wide, grouped, aligned, observed, left_padded, finite_sums)
+@requires(wide, grouped, aligned, queries_cover_window, left_padded, finite_log_sum_exp)
 def snapkv(
     queries: Finite[Tensor, "*batch query_heads queries width"],
     keys: Finite[Tensor, "*batch kv_heads tokens width"],

@@ -1,6 +1,6 @@
 """Mutants of attention."""
 
-from spec_tests.mutants.make import register_mutants
+from spec_tests.mutants.registry import register_mutants
 
 mutant = register_mutants("attention")
 mutant("""
@@ -46,7 +46,7 @@ test_a_weight_is_the_power_of_what_a_logit_exceeds_the_log_sum_exp_by
   + (scale * logits - log_sum_exp[..., h, t, None]).exp()
 test_a_log_sum_exp_that_is_not_finite_is_refused[attention_weights]
   infinite_sum: a log-sum-exp that is not finite is taken
-  - aligned, finite_sums)
+  - aligned, finite_log_sum_exp)
   + aligned)
 test_the_weights_of_a_query_sum_to_one
   masked_after_the_softmax: weights beyond the mask are dropped after the softmax, not before
@@ -55,7 +55,7 @@ test_the_weights_of_a_query_sum_to_one
                 if log_sum_exp is None:
   -                 weights[..., h, t, :seen] = logits.softmax(-1)
   +                 weights[..., h, t, :seen] = logits.softmax(-1)[..., :seen]
-test_gradients.py::test_a_call_that_asks_for_gradients_gives_the_same_values[attention]
+test_requires_grad.py::test_a_call_that_asks_for_gradients_gives_the_same_values[attention]
   dropped_in_training: weights are dropped at random where gradients are asked for
   - weights = attention_weights(queries, keys, causal, scale)
   + weights = attention_weights(queries, keys, causal, scale)

@@ -7,13 +7,13 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spec_tests.strategies import Refusal, grid, longer, real, spoiler
+from spec_tests.strategies import Refusal, gaussian_tensor, grid, last_element_replacer, longer
 
 on_grid = partial(grid, low=-16)
 
 
 @st.composite
-def caches(draw, *shapes, numbers=(on_grid, real)):
+def caches(draw, *shapes, numbers=(on_grid, gaussian_tensor)):
     """One tensor for each shape, all of them on the grid or all Gaussian."""
     number = draw(st.sampled_from(numbers))
     return [draw(number(*shape)) for shape in shapes]
@@ -30,7 +30,7 @@ def sizes(draw):
 
 
 @st.composite
-def attending(draw, shape=sizes(), compressed=False, numbers=(on_grid, real)):  # noqa: B008
+def attending(draw, shape=sizes(), compressed=False, numbers=(on_grid, gaussian_tensor)):  # noqa: B008
     """Queries and a cache, or two caches, that any head mapping or mask would tell apart."""
     batch, heads, kv_heads, queries, tokens, width, causal = draw(shape)
     cache = (*batch, kv_heads, tokens, width)
@@ -100,7 +100,7 @@ queries = torch.tensor([[[1.0, 0.0]], [[0.5, 0.5]]])
 cache = torch.tensor([[[0.25, 0.5], [1.0, -0.5]], [[0.0, 0.5], [0.75, -1.0]]])
 
 
-def queries_beside(tokens: int) -> list[Refusal]:
+def query_refusals(tokens: int) -> list[Refusal]:
     """Return refusals of queries of so many tokens of two key heads."""
 
     def one_head_more(queries: Tensor) -> Tensor:
@@ -116,7 +116,7 @@ def queries_beside(tokens: int) -> list[Refusal]:
     ]
 
 
-bad_queries = queries_beside(tokens=2)
+bad_queries = query_refusals(tokens=2)
 bad_keys = [Refusal("keys", longer, ValueError, "shape")]
 bad_values = [Refusal("values", longer, ValueError, "shape")]
 
@@ -126,7 +126,9 @@ bad_sums = [
     Refusal("log_sum_exp", sums > 0, TypeError, "a floating-point"),
     Refusal("log_sum_exp", longer(sums), ValueError, "shape (2, 1)"),
     *(
-        Refusal("log_sum_exp", spoiler(bad)(sums), ValueError, "finite but at padding")
+        Refusal(
+            "log_sum_exp", last_element_replacer(bad)(sums), ValueError, "finite but at padding"
+        )
         for bad in (torch.nan, torch.inf, -torch.inf)
     ),
 ]

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 def at_least_single(*tensors):

@@ -49,7 +49,7 @@ def budgets(draw, needed: Tensor, sizes: Tensor, pool: int, forms=FORMS) -> Any:
     return dict(keep=None, ratio=draw(st.sampled_from(roomy)) / 100)
 
 
-def count_pool_entries(x: dict[str, Any], scope: str) -> tuple[Tensor, Tensor, int]:
+def count_protected_and_real_entries(x: dict[str, Any], scope: str) -> tuple[Tensor, Tensor, int]:
     """Return the protected entries of each pool, its real entries, and its size."""
     scores, protected = x["scored"]
     there = torch.ones_like(protected)
@@ -83,7 +83,7 @@ def compress(draw, scopes=scopes, unpadded=True, forms=FORMS):
     x = draw(scored_caches(scope, refinement, unpadded=unpadded))
     compared = isinstance(refinement, GraphSettings) and "q" in refinement.kind
     queries = draw(vectors(*x["keys"].shape)) if compared else None
-    budget = draw(budgets(*count_pool_entries(x, scope), forms))
+    budget = draw(budgets(*count_protected_and_real_entries(x, scope), forms))
     return x | budget | dict(scope=scope, refinement=refinement, queries=queries, store=None)
 
 

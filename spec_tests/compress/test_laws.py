@@ -22,10 +22,10 @@ from spec_tests.compress.batch_rows import (
 from spec_tests.compress.strategies import (
     compress,
     compress_into_hex,
-    count_pool_entries,
+    count_protected_and_real_entries,
 )
+from spec_tests.hex.cache.feed_stream import assert_same_cache
 from spec_tests.hex.cache.strategies import BLOCK, configs, streams
-from spec_tests.hex.cache.streams import assert_same_cache
 from spec_tests.inputs import INPUTS
 from spec_tests.refinement.strategies import (
     graph_settings,
@@ -37,7 +37,7 @@ from spec_tests.refinement.strategies import (
     unprotected_scores,
 )
 from spec_tests.retain.strategies import flatten_pools
-from spec_tests.strategies import booleans, real
+from spec_tests.strategies import booleans, gaussian_tensor
 
 INDEX_BYTES = 8
 
@@ -98,7 +98,7 @@ def test_a_padded_row_is_compressed_as_it_is_alone(impl, x):
 def test_every_pool_keeps_its_budget_of_real_entries(impl, x):
     shape, scope = x["scored"].scores.shape, x["scope"]
     kept = count_entries_per_head(impl.compress(**x), shape[:-1])[..., None]
-    _, sizes, _ = count_pool_entries(x, scope)
+    _, sizes, _ = count_protected_and_real_entries(x, scope)
     total = flatten_pools(kept, scope).sum(-1)
     if x["ratio"] is None:
         expected = torch.as_tensor(x["keep"]).expand(sizes.shape).clamp(max=sizes)
@@ -228,9 +228,9 @@ def chosen(draw, settings=(None,)):
     batch, tokens = draw(st.sampled_from([(), (2,)])), 4 * draw(st.integers(1, 3))
     shape = (*batch, 2, tokens)
     return dict(
-        keys=draw(real(*shape, 4)),
-        values=draw(real(*shape, 4)),
-        scored=Scored(draw(real(*shape)).abs(), draw(booleans(*shape))),
+        keys=draw(gaussian_tensor(*shape, 4)),
+        values=draw(gaussian_tensor(*shape, 4)),
+        scored=Scored(draw(gaussian_tensor(*shape)).abs(), draw(booleans(*shape))),
         keep=draw(st.integers(0, tokens)),
         refinement=draw(st.sampled_from(settings)),
         store=HexConfig(block=4, density=0.0, recent=draw(st.integers(0, 2))),
@@ -299,7 +299,7 @@ def left_padded(draw):
     config = HexConfig(
         block=4, density=0.0, recent=draw(st.integers(0, 2)), heavy=draw(st.sampled_from([0, 0.25]))
     )
-    keys, values = draw(real(2, *shape, 4))
+    keys, values = draw(gaussian_tensor(2, *shape, 4))
     protected = draw(booleans(*shape)) & valid[:, None]
     return keys, values, Scored(scores, protected), valid, config, start
 

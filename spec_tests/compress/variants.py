@@ -9,7 +9,7 @@ import torch
 import reference
 from spec_tests.evict.variants import by_boolean_indexing
 from spec_tests.retain.variants import sort_each_pool, subtract_removed_count
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 def each_row(scored, scope, valid):

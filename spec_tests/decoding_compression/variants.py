@@ -8,7 +8,7 @@ import torch
 import reference
 from spec_tests.evict.variants import by_boolean_indexing
 from spec_tests.retain.variants import sort_each_pool
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 def wide(scores):

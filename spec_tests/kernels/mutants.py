@@ -1,6 +1,6 @@
 """Mutants of kernels: ties, ends of blocks, masks, scales, rounding, single blocks."""
 
-from spec_tests.mutants.make import register_kernel_mutants
+from spec_tests.mutants.registry import register_kernel_mutants
 
 mutant = register_kernel_mutants("hubkv/discount.py")
 mutant("""

@@ -21,7 +21,7 @@ from optimized._dispatch import dispatch
 from optimized.bench.launch_recorder import recorded
 from optimized.bench.timing_harness import moved
 from optimized.hex_packed_layout import PackedCache
-from optimized.kernels.hex.attention import attended
+from optimized.kernels.hex.attention import attend_packed
 from reference import GraphSettings, HexConfig, HubSettings, RaggedCache, Scored
 from reference._validation.contract import trusted
 from spec_tests.accuracy import cast
@@ -332,7 +332,7 @@ def test_a_cache_that_is_not_laid_out_is_refused_while_a_graph_is_captured():
             optimized.hex_attention(*given)
         assert not none
         with trusted():
-            attended(given[0], PackedCache.of(moved(stored(96), torch.device(GPU))))
+            attend_packed(given[0], PackedCache.of(moved(stored(96), torch.device(GPU))))
     assert none
 
 

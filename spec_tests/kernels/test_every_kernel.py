@@ -20,7 +20,7 @@ from spec_tests.accuracy import assert_as_accurate, assert_equal, cast
 from spec_tests.graphkv.refine.strategies import graphkv_refine
 from spec_tests.inputs import INPUTS
 from spec_tests.kernels.interpreter import ORDERS, programs_in_order, small_blocks
-from spec_tests.mutants.patch import patched_kernels
+from spec_tests.mutants.patched_source import patched_kernels
 from spec_tests.report.calls import mapped
 
 every_row = pytest.mark.parametrize("name", kernels.LAUNCHERS)

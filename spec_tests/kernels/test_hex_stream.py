@@ -16,7 +16,7 @@ from optimized.hex_packed_layout import TILE, PackedCache
 from optimized.kernels.hex._packed_decode_step import decode_packed
 from optimized.kernels.hex.attention import taken
 from optimized.vector.hex import decode_step as processor
-from optimized.vector.hex.cache_layout import StackedCache
+from optimized.vector.hex.stacked_cache import StackedCache
 from reference._validation.contract import trusted
 from reference.hex.cache import add_tokens, buffer_space
 from spec_tests.accuracy import assert_as_accurate, assert_equal
@@ -60,7 +60,7 @@ def test_a_step_is_that_of_a_cache_laid_out_anew(mode, data):
 def test_a_step_on_a_processor_is_that_of_a_cache_laid_out_anew(mode, data):
     """The first of these steps fills a block."""
     x = data.draw(wide_cache_inputs(modes=(mode,)))
-    stepwise(x, processor.decoded, processor.hex_decode, StackedCache)
+    stepwise(x, processor.decode_in_layout, processor.hex_decode, StackedCache)
 
 
 def stepwise(x: Any, decoded: Any, anew: Any, layout: type) -> None:

@@ -21,7 +21,7 @@ from optimized.hex_packed_layout import (
 )
 from optimized.kernels.hex._sparse_entries import tables
 from optimized.vector.hex._packed_products import fields, repeat_bit_field_masks, slots
-from optimized.vector.hex.cache_layout import StackedCache
+from optimized.vector.hex.stacked_cache import StackedCache
 from reference.hex.expander import static_mask
 from spec_tests.accuracy import assert_equal
 from spec_tests.hex.cache.strategies import MODES

@@ -6,12 +6,12 @@ import pytest
 
 from optimized import kernels
 from optimized.bench import aot, machine_code, operations
-from optimized.bench.machine_code import SHARED, Code
+from optimized.bench.machine_code import SHARED, KernelResources
 from optimized.bench.operations import compiled_operations
 from optimized.bench.report import ROOT
 
 COMPILED = compiled_operations()
-FITS = Code(registers=8, spilled=0, shared=0)
+FITS = KernelResources(registers=8, spilled=0, shared=0)
 
 
 def test_every_kernel_is_compiled():
@@ -47,7 +47,7 @@ def test_what_spills_or_does_not_fit_or_compile_is_a_miss(
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     monkeypatch.setattr(aot, "ProcessPoolExecutor", ThreadPoolExecutor)
     monkeypatch.setattr(aot, "installed", lambda _: triton)
-    monkeypatch.setattr(machine_code, "compiled", compiled)
+    monkeypatch.setattr(machine_code, "compile_kernel", compiled)
     monkeypatch.setattr(operations, "compiled_operations", lambda: [smd])
     with pytest.raises(SystemExit) as ended:
         aot.main()

@@ -10,7 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
-from optimized.kernels._numerics import patch_index_conversion, rounded, widened
+from optimized.kernels._numerics import patch_index_conversion, round_to_dtype, widened
 from spec_tests.accuracy import assert_equal
 
 HALVES = [torch.bfloat16, torch.float16]
@@ -20,7 +20,7 @@ every_half = pytest.mark.parametrize("dtype", HALVES, ids=str)
 @triton.jit
 def copied(source, target, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
-    tl.store(target + i, rounded(widened(tl.load(source + i)), target.dtype.element_ty))
+    tl.store(target + i, round_to_dtype(widened(tl.load(source + i)), target.dtype.element_ty))
 
 
 def copy(source, dtype):

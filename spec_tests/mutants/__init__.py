@@ -13,7 +13,7 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     from spec_tests.inputs import modules
-    from spec_tests.mutants.make import MUTANTS
+    from spec_tests.mutants.registry import MUTANTS
 
     modules("*/**/mutants.py")
     if name != "MUTANTS" and name not in MUTANTS:

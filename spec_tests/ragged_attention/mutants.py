@@ -1,6 +1,6 @@
 """Mutants of attention over heads of different lengths."""
 
-from spec_tests.mutants.make import register_mutants
+from spec_tests.mutants.registry import register_mutants
 
 mutant = register_mutants("ragged_attention")
 mutant("""

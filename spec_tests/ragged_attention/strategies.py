@@ -4,8 +4,8 @@ import torch
 from hypothesis import strategies as st
 
 from reference import RaggedCache
-from spec_tests.attention.strategies import queries_beside
-from spec_tests.strategies import Refusal, booleans, grid, longer, real
+from spec_tests.attention.strategies import query_refusals
+from spec_tests.strategies import Refusal, booleans, gaussian_tensor, grid, longer
 
 
 @st.composite
@@ -17,7 +17,7 @@ def attending(draw, causal=st.booleans(), padded=st.booleans()):  # noqa: B008
     count = draw(st.integers(0, tokens if causal else 2))
     heads = torch.Size((*batch, kv_heads)).numel()
     sizes = draw(st.lists(st.integers(0, 5), min_size=heads, max_size=heads))
-    number = draw(st.sampled_from([lambda *shape: grid(*shape, low=-16), real]))
+    number = draw(st.sampled_from([lambda *shape: grid(*shape, low=-16), gaussian_tensor]))
     old, new = (sum(sizes), width), (*batch, kv_heads, tokens, width)
     shapes = [(*batch, kv_heads * group, count, width), old, old, new, new]
     queries, left, read, keys, values = [draw(number(*shape)) for shape in shapes]
@@ -56,7 +56,7 @@ REFUSALS = dict(
             valid=torch.tensor([[False, True, True]]), causal=True, scale=None,
         ),
         [
-            *queries_beside(tokens=3),
+            *query_refusals(tokens=3),
             Refusal("cache", cut([0, 5]), ValueError, "3 offsets"),
             Refusal("cache", cut([0, 5, 4]), ValueError, "rise from 0 to 5"),
             Refusal("cache", cut([0, 6, 5]), ValueError, "rise from 0 to 5"),

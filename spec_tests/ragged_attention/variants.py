@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 def dtype_of(*tensors):

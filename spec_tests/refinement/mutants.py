@@ -1,6 +1,6 @@
 """Mutants of the step between scoring and selecting."""
 
-from spec_tests.mutants.make import register_mutants
+from spec_tests.mutants.registry import register_mutants
 
 mutant = register_mutants("refinement")
 mutant("""

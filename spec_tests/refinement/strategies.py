@@ -8,7 +8,7 @@ from torch import Tensor
 
 from reference import GraphSettings, HubSettings, NmsSettings, Scored
 from spec_tests.graphkv.graph.strategies import KINDS, lattice
-from spec_tests.strategies import NAN, NEGATIVE, Refusal, longer, maybe, real
+from spec_tests.strategies import NAN, NEGATIVE, Refusal, gaussian_tensor, longer, strategy_or_none
 
 WIDTH = 4
 
@@ -64,7 +64,7 @@ def vectors(draw, *shape):
 def importance(draw, *shape, smooth):
     """Scores: smooth ones where head statistics decide between heads, else many ties."""
     if smooth:
-        return draw(real(*shape)).abs()
+        return draw(gaussian_tensor(*shape)).abs()
     return torch.randint(0, 9, shape, generator=draw(seeds)) / 8
 
 
@@ -107,7 +107,7 @@ def scored_caches(draw, scope, refinement, smooth=False, marked=True, unpadded=T
     protected = torch.zeros(shape, dtype=torch.bool)
     if marked and draw(st.booleans()):
         protected = draw(marks(*shape))
-    valid = draw(maybe(paddings(*shape_of_rows(scores, scope), tokens=tokens), unpadded))
+    valid = draw(strategy_or_none(paddings(*shape_of_rows(scores, scope), tokens=tokens), unpadded))
     if valid is not None:
         there = spread(valid, scores.shape, scope)
         scores, protected = scores.where(there, 0), protected & there

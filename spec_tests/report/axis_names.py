@@ -11,7 +11,7 @@ from torch import Tensor
 import reference
 
 
-def leaves(inputs: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
+def arguments_and_fields(inputs: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
     """Yield argument name, field name and value; the field is empty unless it is a record."""
     for key, value in inputs.items():
         fields = getattr(value, "_fields", None)

@@ -49,7 +49,7 @@ def steps(name: str) -> list[str]:
     while waiting:
         here = waiting.pop()
         called = [
-            without_function_cache(vars(sys.modules[here.__module__]).get(word))
+            unwrap_cached_function(vars(sys.modules[here.__module__]).get(word))
             for word in names_read(here)
         ]
         found = {f for f in called if isfunction(f) and f.__module__.startswith("reference.")}
@@ -74,11 +74,11 @@ def calling_module_functions(impl: Any, names: Iterable[str]) -> Iterator[None]:
     with ExitStack() as stack:
         for home in [home for at, home in sys.modules.items() if at.startswith("reference.")]:
             for word, value in [*vars(home).items()]:
-                if isfunction(function := without_function_cache(value)) and function in own:
+                if isfunction(function := unwrap_cached_function(value)) and function in own:
                     stack.enter_context(patch.object(home, word, own[function]))
         yield
 
 
-def without_function_cache(value: Any) -> Any:
+def unwrap_cached_function(value: Any) -> Any:
     """Return a function without the cache around it."""
     return value.__wrapped__ if hasattr(value, "cache_parameters") else value

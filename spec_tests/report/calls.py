@@ -90,10 +90,14 @@ def record_calls(impl: Any, name: str, function: Callable[..., Any]) -> Callable
 def contiguous_copy(tensor: Tensor) -> Tensor:
     """Return a detached copy of a tensor, contiguous if it is dense."""
     bare = tensor.detach() if tensor.requires_grad else tensor
-    return bare.clone(memory_format=torch.contiguous_format) if is_dense(tensor) else bare.clone()
+    return (
+        bare.clone(memory_format=torch.contiguous_format)
+        if has_strided_layout(tensor)
+        else bare.clone()
+    )
 
 
-def is_dense(tensor: Tensor) -> bool:
+def has_strided_layout(tensor: Tensor) -> bool:
     """Whether a tensor is strided, not sparse."""
     return tensor.layout is torch.strided
 

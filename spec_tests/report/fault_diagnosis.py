@@ -18,8 +18,15 @@ from spec_tests.accuracy import are_equal, assert_as_accurate, is_float
 from spec_tests.inputs import depends_on_random_stream
 from spec_tests.limits import DoesNotEnd
 from spec_tests.program import NoAnswer, ProgramEnded
-from spec_tests.report.axis_names import leaves, names_of_axes, replace_argument
-from spec_tests.report.calls import Call, contiguous_copy, count_elements, is_dense, mapped, tensors
+from spec_tests.report.axis_names import arguments_and_fields, names_of_axes, replace_argument
+from spec_tests.report.calls import (
+    Call,
+    contiguous_copy,
+    count_elements,
+    has_strided_layout,
+    mapped,
+    tensors,
+)
 
 LEVELS = ("values", "edges", "errors")
 VALUES, KIND, CRASH = "wrong values", "wrong type or shape", "crashes"
@@ -68,7 +75,11 @@ def find_fault(calls: Iterable[Call], compared: Sequence[Any] = ()) -> Fault:
     calls = [*calls]
     for call in calls:
         if kind := fault_kind(call.name, call.inputs, call.outcome):
-            edge = "" if kind in (*ERRORS, *UNANSWERED) else edge_and_simpler_inputs(call, kind)[0]
+            edge = (
+                ""
+                if kind in (*ERRORS, *UNANSWERED)
+                else needed_edge_and_simpler_inputs(call, kind)[0]
+            )
             return Fault(kind, edge, call, outcome_of(getattr(reference, call.name), call.inputs))
     for call in calls:
         if not are_equal(
@@ -155,7 +166,7 @@ def same_types_and_shapes(actual: Any, expected: Any) -> bool:
     return type(actual) is type(expected)
 
 
-def edge_and_simpler_inputs(call: Call, kind: str) -> tuple[str, Inputs]:
+def needed_edge_and_simpler_inputs(call: Call, kind: str) -> tuple[str, Inputs]:
     """Return the edge that a fault of a kind needs, or "", and simpler inputs that show it too.
 
     The simpler inputs lack the properties before that edge which could be removed.
@@ -174,7 +185,7 @@ def edge_and_simpler_inputs(call: Call, kind: str) -> tuple[str, Inputs]:
 
 def needs_only_edge(edge: str, call: Call, kind: str) -> bool:
     """Whether a call's fault needs an edge, and its inputs have no removable one before it."""
-    found, plainer = edge_and_simpler_inputs(call, kind)
+    found, plainer = needed_edge_and_simpler_inputs(call, kind)
     return found == edge and not differ(plainer, call.inputs)
 
 
@@ -207,7 +218,7 @@ def is_half(call: Call) -> bool:
 
 def as_dense(tensor: Tensor) -> Tensor:
     """Return a tensor as a dense one."""
-    return tensor if is_dense(tensor) else tensor.to_dense()
+    return tensor if has_strided_layout(tensor) else tensor.to_dense()
 
 
 def fill_empty_axes(tensor: Tensor) -> Tensor:
@@ -218,7 +229,7 @@ def fill_empty_axes(tensor: Tensor) -> Tensor:
 def double_single_axes(name: str, inputs: Inputs) -> Inputs:
     """Return inputs with each axis of one element doubled, except batch axes."""
     made = inputs
-    for key, field, value in leaves(inputs):
+    for key, field, value in arguments_and_fields(inputs):
         for at, axis in enumerate(names_of_axes(name, key, field, value)):
             if axis.isidentifier() and value.shape[at] == 1:
                 value = torch.cat([value, value], at)

@@ -5,7 +5,7 @@ from html import escape
 from typing import Any
 
 from spec_tests.report.fault_diagnosis import LEVELS
-from spec_tests.report.summary import (
+from spec_tests.report.report_data import (
     lines_by_paper,
     lines_on_misspelt_names,
     lines_on_tests_not_run,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import reference
-from spec_tests.functions_in_source import (
+from spec_tests.functions_called_by_tests import (
     functions_called_by,
     functions_of_test,
     may_call_any,
@@ -19,7 +19,7 @@ from spec_tests.index import HERE
 
 KINDS = {
     "test_agreement.py": "agreement",
-    "test_gradients.py": "common laws",
+    "test_requires_grad.py": "common laws",
     "test_vectors.py": "vectors",
     "test_errors.py": "errors",
 }
@@ -38,7 +38,7 @@ def kind_of(file: Path) -> str:
     return KINDS.get(file.name, LAWS) if file.parent == HERE else LAWS
 
 
-def count_tests_by_kind(
+def count_tests_by_function_and_kind(
     collected: Iterable[pytest.Item],
     items: Iterable[pytest.Item],
     impls: Iterable[Implementation],

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import reference
 from spec_tests.record_conversion import RECORDS
-from spec_tests.report.calls import count_elements, is_dense
+from spec_tests.report.calls import count_elements, has_strided_layout
 
 PLAIN = (torch.float32, torch.int64, torch.bool)
 """The dtypes that `torch.tensor` gives to floats, integers and booleans."""
@@ -76,7 +76,7 @@ def has_default(record: Any, field: str, value: Any) -> bool:
 
 def tensor_literal(value: Tensor) -> str:
     """Return Python source of a tensor, with its dtype, and its strides if not contiguous."""
-    if not is_dense(value):
+    if not has_strided_layout(value):
         return f"{tensor_literal(value.to_dense())}.to_sparse()"
     dtype = "" if value.dtype in PLAIN else f", dtype={value.dtype}"
     if not value.numel():

@@ -11,7 +11,7 @@ import pytest
 
 import reference
 from spec_tests.accuracy import are_equal
-from spec_tests.functions_in_source import functions_of_test, text
+from spec_tests.functions_called_by_tests import functions_of_test, text
 from spec_tests.implementation import Implementation
 from spec_tests.index import HERE
 from spec_tests.report.blame import explaining_steps, steps, timed_out_steps
@@ -161,7 +161,7 @@ def mutants_about(name: str) -> list[tuple[str, Any]]:
     for file in HERE.rglob("mutants.py"):
         if f'register_mutants("{home}")' in text(file):
             import_module(".".join(file.relative_to(HERE.parent).with_suffix("").parts))
-    from spec_tests.mutants.make import MUTANTS
+    from spec_tests.mutants.registry import MUTANTS
 
     places = (f"{home}.py", name)
     return [(mutant.fault, mutant.module) for mutant in MUTANTS.values() if mutant.place in places]

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from hypothesis.errors import HypothesisException
 
-from spec_tests.functions_in_source import functions_of_test
+from spec_tests.functions_called_by_tests import functions_of_test
 from spec_tests.implementation import LACKS, Implementation, under_test
 from spec_tests.limits import limited_memory
 from spec_tests.program import NotSupported
-from spec_tests.report import html, summary, terminal
+from spec_tests.report import html, report_data, terminal
 from spec_tests.report.calls import LAST, record_passing_calls
 from spec_tests.report.fault_diagnosis import LEVELS, NEVER, Fault, find_fault
 from spec_tests.report.kinds_of_tests import Tests, counts_as_lists, counts_from_lists, kind_of
@@ -150,11 +150,11 @@ class Plugin:
         """Print the cards, and write the files of `--report-json` and `--report-html`."""
         skips = terminalreporter.stats.get("skipped", [])
         skips[:] = [skip for skip in skips if LACKS not in str(skip.longrepr)]
-        report = summary.build_report(
+        report = report_data.build_report(
             terminalreporter.stats, self.impls, self.existing, self.config
         )
         terminal.write(terminalreporter, report, self.config)
-        for option, text in (("--report-json", summary.as_json), ("--report-html", html.page)):
+        for option, text in (("--report-json", report_data.as_json), ("--report-html", html.page)):
             if file := self.config.getoption(option):
                 write_atomically(Path(file), text(report))
 

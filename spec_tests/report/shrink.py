@@ -11,14 +11,19 @@ from torch import Tensor
 
 import reference
 from spec_tests.limits import DoesNotEnd, Limit
-from spec_tests.report.axis_names import is_name, leaves, names_of_axes, replace_argument
+from spec_tests.report.axis_names import (
+    arguments_and_fields,
+    is_name,
+    names_of_axes,
+    replace_argument,
+)
 from spec_tests.report.calls import Call
 from spec_tests.report.fault_diagnosis import (
     Fault,
     Inputs,
-    edge_and_simpler_inputs,
     fault_kind,
     is_ordinary,
+    needed_edge_and_simpler_inputs,
     needs_only_edge,
     outcome_of,
 )
@@ -38,7 +43,7 @@ def shrink_fault(fault: Fault, call: Call) -> Fault:
     A fault on ordinary input stays on ordinary input. For a fault with an edge, the first search
     checks the edge only at the end. If the edge is lost, a second search checks it at every cut.
     """
-    edge, plainer = edge_and_simpler_inputs(call, fault.kind)
+    edge, plainer = needed_edge_and_simpler_inputs(call, fault.kind)
     call = repeat_call(call, plainer) if edge == fault.edge else call
     ways = ((None, TRIES), (fault.edge, TRIES // 3)) if fault.edge else ((fault.edge, TRIES),)
     for edge, tries in ways:
@@ -88,14 +93,16 @@ def cuts(name: str, inputs: Inputs) -> Iterator[Callable[[Inputs], Inputs | None
     for key, value in inputs.items():
         if isinstance(value, Tensor) or not equals_default(value, spec[key].default):
             yield partial(drop_argument, spec[key].default, key)
-    named = dict.fromkeys(axis for leaf in leaves(inputs) for axis in names_of_axes(name, *leaf))
+    named = dict.fromkeys(
+        axis for leaf in arguments_and_fields(inputs) for axis in names_of_axes(name, *leaf)
+    )
     for axis in named:
         if is_name(axis):
             yield partial(shorten_axis, name, axis, lambda n: (0, n // 2))
             yield partial(shorten_axis, name, axis, lambda n: (n - n // 2, n // 2))
             yield partial(shorten_axis, name, axis, lambda n: (0, n - 1))
             yield partial(shorten_axis, name, axis, lambda n: (1, n - 1))
-    for key, field, _ in leaves(inputs):
+    for key, field, _ in arguments_and_fields(inputs):
         yield partial(simplify_tensor, key, field, torch.zeros_like)
         yield partial(simplify_tensor, key, field, replace_by_ranks)
         for digits in (2, 3):
@@ -158,7 +165,7 @@ def shorten_axis(
     A batch axis of one element is removed.
     """
     made, changed = inputs, False
-    for key, field, value in leaves(inputs):
+    for key, field, value in arguments_and_fields(inputs):
         if axis in (named := names_of_axes(name, key, field, value)):
             at = named.index(axis)
             start, length = part(value.shape[at])

@@ -4,7 +4,7 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.attention.strategies import bad_queries, bad_sums, log_sum_exp
-from spec_tests.strategies import real, signed
+from spec_tests.strategies import gaussian_tensor, signed_sixteenths
 
 # What says most stands first, where Hypothesis looks most often: empty axes are tried, but rarely.
 batches = st.sampled_from([(2,), (), (2,), (), (1,), (2, 1), (0,)])
@@ -30,7 +30,7 @@ def attended(draw, least=0, number=None, groups=(2, 1, 4)):
     kv_heads, group = draw(key_heads), draw(st.sampled_from(groups))
     tokens = draw(lengths)
     count = tokens - draw(st.integers(0, max(0, tokens - least)))
-    number = number or draw(st.sampled_from([signed, real]))
+    number = number or draw(st.sampled_from([signed_sixteenths, gaussian_tensor]))
     return dict(
         queries=draw(number(*batch, kv_heads * group, count, width)),
         keys=draw(number(*batch, kv_heads, tokens, width)),
@@ -47,15 +47,15 @@ def attended_with_optional_log_sum_exp(draw, least=0):
     """
     if not draw(mostly):
         return draw(attended(least)) | dict(log_sum_exp=None)
-    x = draw(attended(least, signed))
+    x = draw(attended(least, signed_sixteenths))
     return x | dict(
-        log_sum_exp=log_sum_exp_beside_padding(
+        log_sum_exp=log_sum_exp_with_padding_fill(
             x, draw(st.sampled_from([-torch.inf, torch.inf, 0.0]))
         )
     )
 
 
-def log_sum_exp_beside_padding(x, beside=-torch.inf):
+def log_sum_exp_with_padding_fill(x, beside=-torch.inf):
     """Return the log-sum-exp of a sequence, and what stands at padding."""
     sums = log_sum_exp(**x)
     return sums.where(sums > -torch.inf, beside)
@@ -67,8 +67,8 @@ def two_row_batch(draw):
     group, tokens = draw(st.sampled_from([4, 1, 8])), draw(st.sampled_from([7, 5, 7, 1, 3, 5]))
     kv_heads = 1 if group == 8 else 2
     return dict(
-        queries=draw(signed(2, kv_heads * group, tokens, 2)),
-        keys=draw(signed(2, kv_heads, tokens, 2)),
+        queries=draw(signed_sixteenths(2, kv_heads * group, tokens, 2)),
+        keys=draw(signed_sixteenths(2, kv_heads, tokens, 2)),
         valid=draw(left_padding((2,), tokens)),
     )
 

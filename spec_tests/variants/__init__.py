@@ -9,11 +9,11 @@ spec_tests.variants` runs them all.
 """
 
 from spec_tests.inputs import modules
-from spec_tests.variants.make import (
+from spec_tests.variants.registry import (
     MOST,
+    ReferenceWithVariants,
     ReseededReference,
-    VariantModule,
-    Wrapped,
+    WrappedReference,
     forward,
     in_double,
     with_rounding_noise,
@@ -21,12 +21,12 @@ from spec_tests.variants.make import (
 
 FILES = modules("**/variants.py")
 COLUMNS = {
-    f"{level}_{place + 1}": VariantModule(level, place)
+    f"{level}_{place + 1}": ReferenceWithVariants(level, place)
     for level in ("values", "edges")
     for place in range(MOST)
 }
 globals().update({name: column for name, column in COLUMNS.items() if column.changed})
-renamed = Wrapped(forward)
-noisy_1, noisy_2, noisy_3 = (Wrapped(with_rounding_noise(seed)) for seed in (1, -1, 2))
-double = Wrapped(in_double)
+renamed = WrappedReference(forward)
+noisy_1, noisy_2, noisy_3 = (WrappedReference(with_rounding_noise(seed)) for seed in (1, -1, 2))
+double = WrappedReference(in_double)
 elsewhere = ReseededReference()

@@ -5,7 +5,7 @@ from torch import Tensor
 from optimized import vector
 from optimized._dispatch import learning
 from optimized.hex_packed_layout import TILE, PackedCache
-from optimized.kernels.hex.attention import attended, taken
+from optimized.kernels.hex.attention import attend_packed, taken
 from optimized.kernels.hex.cache import compress_if_full, compress_oldest_block
 from optimized.vector.hex.decode_step import compress_full_buffer
 from reference._validation import checks
@@ -31,7 +31,7 @@ def decode_packed(
         return vector.hex_decode(whole, queries, keys, values)
     cache = cache._replace(rest=add_tokens(cache.rest, keys, values))
     remembered = cache.rest.mass.shape[-1] > 0
-    output, mass = attended(queries, cache, mass=True, of_all=remembered)
+    output, mass = attend_packed(queries, cache, mass=True, of_all=remembered)
     assert mass is not None
     checks.refuse_overflow("queries", mass)
     cache = cache._replace(rest=add_mass(cache.rest, mass))

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from optimized.hex_packed_layout import TILE
 from optimized.kernels._numerics import widened
-from optimized.vector.hex.cache_layout import kept_by
+from optimized.vector.hex.stacked_cache import kept_by
 from reference.hex.presets import HexConfig
 
 ROOM = 128

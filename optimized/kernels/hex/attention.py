@@ -20,8 +20,8 @@ from torch import Tensor
 
 from optimized import vector
 from optimized._dispatch import gradient_fallback
-from optimized.hex_packed_layout import TILE, PackedCache, Run
-from optimized.kernels._numerics import rounded, widened
+from optimized.hex_packed_layout import TILE, PackedCache, PackedSpans
+from optimized.kernels._numerics import round_to_dtype, widened
 from optimized.kernels.hex._sparse_entries import (
     ROOM,
     add_keys,
@@ -29,7 +29,7 @@ from optimized.kernels.hex._sparse_entries import (
     tables,
     write_entry_starts,
 )
-from optimized.vector.hex.cache_layout import cached_on_tensor, mask_settings
+from optimized.vector.hex.stacked_cache import cached_on_tensor, mask_settings
 from reference.hex.attention import HexAttention
 from reference.hex.cache import HexCache
 from reference.hex.presets import HexConfig
@@ -452,7 +452,7 @@ def merge_kernel(
         total = total * fade + tl.sum(weight, 0)
         o = o * fade + tl.sum(weight * read, 0)
     place = output + (pid * C + g) * WIDTH + channel
-    tl.store(place, rounded(o / total, output.dtype.element_ty))
+    tl.store(place, round_to_dtype(o / total, output.dtype.element_ty))
     tl.store(whole + pid * 2 * C + g, largest, mask=channel == 0)
     tl.store(whole + (pid * 2 + 1) * C + g, tl.log2(total), mask=channel == 0)
 
@@ -509,14 +509,14 @@ def hex_attention(
     if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
         raise TypeError(
             "cache must be a PackedCache while a CUDA graph is captured, got a HexCache: lay it "
-            "out by PackedCache.of(cache) and capture optimized.kernels.hex.attention.attended"
+            "out by PackedCache.of(cache) and capture optimized.kernels.hex.attention.attend_packed"
         )
     if not taken(queries, cache, valid):
         return vector.hex_attention(queries, cache, valid, causal, scale, mass)
-    return attended(queries, PackedCache.of(cache), scale, mass)
+    return attend_packed(queries, PackedCache.of(cache), scale, mass)
 
 
-def attended(
+def attend_packed(
     queries: Tensor,
     cache: PackedCache,
     scale: float | None = None,
@@ -595,7 +595,7 @@ def attended(
     return HexAttention(output, drawn.view(*rest.residual_mass.shape[:-1], -1))
 
 
-def entries_of(run: Run, config: HexConfig, programs: int, held: int) -> Entries | None:
+def entries_of(run: PackedSpans, config: HexConfig, programs: int, held: int) -> Entries | None:
     """Return the kept entries of a run, with memory for programs of so many columns."""
     if not run.kept_keys.numel():
         return None

@@ -14,7 +14,7 @@ from torch import Tensor
 from optimized import vector
 from optimized._dispatch import gradient_fallback
 from optimized.kernels._attention_common import DTYPES, WIDEST
-from optimized.kernels._numerics import rounded, widened
+from optimized.kernels._numerics import round_to_dtype, widened
 from optimized.vector.hex.compress import hex_mask
 from reference._validation.contract import may_read_values
 from reference.hex.compress import HexBlock
@@ -133,8 +133,8 @@ def scales_kernel(
         high = tl.maximum(high, tl.load(highs + at, mask=there, other=-float("inf")))
     step, low = scales(tl.min(low, 0), tl.max(high, 0), BITS)
     at, real = pid * WIDTH + channel, channel < WIDTH
-    tl.store(steps + at, rounded(step, steps.dtype.element_ty), mask=real)
-    tl.store(minima + at, rounded(low, minima.dtype.element_ty), mask=real)
+    tl.store(steps + at, round_to_dtype(step, steps.dtype.element_ty), mask=real)
+    tl.store(minima + at, round_to_dtype(low, minima.dtype.element_ty), mask=real)
 
 
 @triton.jit
@@ -168,8 +168,8 @@ def codes_kernel(
         low = tl.minimum(low, tl.where(left, x, float("inf")))
         high = tl.maximum(high, tl.where(left, x, -float("inf")))
     step, least = scales(tl.min(tl.min(low, 2), 0), tl.max(tl.max(high, 2), 0), BITS)
-    step = rounded(step, steps.dtype.element_ty)
-    least = rounded(least, minima.dtype.element_ty)
+    step = round_to_dtype(step, steps.dtype.element_ty)
+    least = round_to_dtype(least, minima.dtype.element_ty)
     tl.store(steps + pid * tokens + token, step, mask=inside)
     tl.store(minima + pid * tokens + token, least, mask=inside)
     step, least = widened(step)[None, :, None], widened(least)[None, :, None]
@@ -209,7 +209,7 @@ def restore_kernel(
         step = widened(tl.load(steps + group, mask=inside, other=0.0))[:, None]
         low = widened(tl.load(minima + group, mask=inside, other=0.0))[:, None]
     at = (pid * tokens + token)[:, None] * WIDTH + channel[None, :]
-    x = rounded(codes * step + low, restored.dtype.element_ty)
+    x = round_to_dtype(codes * step + low, restored.dtype.element_ty)
     tl.store(restored + at, x, mask=inside[:, None] & real[None, :])
 
 

@@ -20,9 +20,9 @@ from optimized._dispatch import gradient_fallback
 from optimized.kernels._attention_common import (
     PROGRAMS,
     kernels_support,
-    native,
+    multiplies_stored_dtype,
+    padded_width,
     product,
-    room,
     tile,
 )
 from optimized.kernels._numerics import widened
@@ -233,8 +233,8 @@ def columns(
     scale = (1.0 if given else math.log2(math.e)) / math.sqrt(width)
     exact = dict(dtype=torch.float32)
     common = dict(
-        CAUSAL=causal, WIDTH=width, ROOM=room(width),
-        NATIVE=native(sums_kernel, queries, keys),
+        CAUSAL=causal, WIDTH=width, ROOM=padded_width(width),
+        NATIVE=multiplies_stored_dtype(sums_kernel, queries, keys),
         # float32 products do not use tensor cores, and hold their rows in registers
         num_warps=8 if max(queries.itemsize, keys.itemsize) > 2 else 4,
     )  # fmt: skip

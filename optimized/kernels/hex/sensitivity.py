@@ -3,7 +3,9 @@
 from optimized import vector
 from optimized._rebind import rebind
 from optimized.kernels.hex.cache import hex_append, hex_prefill, hex_read
-from optimized.vector.hex.sensitivity import stream as torch_stream
+from optimized.vector.hex.sensitivity import measure_sensitivity as torch_measure_sensitivity
 
-stream = rebind(torch_stream, hex_prefill=hex_prefill, hex_append=hex_append, hex_read=hex_read)
-sensitivity = rebind(vector.sensitivity, stream=stream)
+measure_sensitivity = rebind(
+    torch_measure_sensitivity, hex_prefill=hex_prefill, hex_append=hex_append, hex_read=hex_read
+)
+sensitivity = rebind(vector.sensitivity, measure_sensitivity=measure_sensitivity)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from optimized import vector
 from optimized._dispatch import gradient_fallback
-from optimized.kernels._numerics import rounded, widened
+from optimized.kernels._numerics import round_to_dtype, widened
 
 BLOCK = 1024
 RADII = 8
@@ -54,7 +54,7 @@ def smd_kernel(
     if HAS_PROTECTED:
         kept |= tl.load(protected + head + i, mask=inside, other=0) != 0
     out = tl.where(kept, mine, mine * GAMMA)
-    tl.store(discounted + head + i, rounded(out, raw.dtype), mask=inside)
+    tl.store(discounted + head + i, round_to_dtype(out, raw.dtype), mask=inside)
 
 
 @gradient_fallback(vector.smd)

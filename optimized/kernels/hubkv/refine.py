@@ -14,7 +14,7 @@ from torch import Tensor
 
 from optimized import vector
 from optimized._dispatch import gradient_fallback
-from optimized.kernels._numerics import is_row_broadcast, rounded, widened
+from optimized.kernels._numerics import is_row_broadcast, round_to_dtype, widened
 from optimized.kernels.hubkv.discount import RADII
 from reference.hubkv.refine import HubSettings
 
@@ -209,7 +209,7 @@ def refine_kernel(
                 factor = tl.where(hub, high, low)
             found += (tl.where(mine < 0, 1.0, mine * factor),)
         at = first[:, None] + (part * WIDTH + tl.arange(0, WIDTH))[None, :]
-        out = rounded(join_columns(found, WIDTH), refined.dtype.element_ty)
+        out = round_to_dtype(join_columns(found, WIDTH), refined.dtype.element_ty)
         if EVEN:
             tl.store(refined + at, out)
         else:

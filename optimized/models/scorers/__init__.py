@@ -7,7 +7,7 @@ from typing import Any
 import optimized
 from optimized._dispatch import modules
 from optimized.models import argument_checks as checks
-from optimized.models._pretrained_model import PreTrainedModel
+from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.scorer import Scorer
 
 SCORERS: dict[str, type[Scorer]] = {

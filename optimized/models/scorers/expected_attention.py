@@ -5,7 +5,7 @@ from typing import Any
 
 import optimized
 from optimized import Scored
-from optimized.models._pretrained_model import PreTrainedModel
+from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.attach import require_attachment
 from optimized.models.attention import decoder_of
 from optimized.models.prefill import Prefilled, Step, unrotated

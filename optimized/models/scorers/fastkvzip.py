@@ -9,7 +9,7 @@ from torch import Tensor
 import optimized
 from optimized import Scored
 from optimized.models import argument_checks as checks
-from optimized.models._pretrained_model import PreTrainedModel
+from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.layer import count_full_attention_layers
 from optimized.models.prefill import Step
 from optimized.models.scorer import NewTokens, PromptLayer, Scorer, ends

@@ -8,7 +8,7 @@ from torch import Tensor
 
 import optimized
 from optimized import Scored
-from optimized.models._pretrained_model import PreTrainedModel
+from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.prefill import Prefilled, Step, install_watchers
 from optimized.models.scorer import PromptLayer, Scorer, Scores, ends, lengths
 

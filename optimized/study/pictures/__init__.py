@@ -90,14 +90,14 @@ PICTURES = {
     "graphkv_likeness": Plan(
         "Likeness of keys, before and after (GraphKV, Fig. 2)",
         3.0,
-        lambda of: graphkv_keys.likeness(of.caught, of.how.reading),
+        lambda of: graphkv_keys.best_key_similarity(of.caught, of.how.reading),
         graphkv_plots.likeness,
         graphkv_keys.likeness_caption,
     ),
     "graphkv_planes": Plan(
         "Where the best keys lie, round after round (GraphKV, Fig. 7)",
         3.2,
-        lambda of: graphkv_keys.planes(of.caught, of.how.reading),
+        lambda of: graphkv_keys.best_key_spread(of.caught, of.how.reading),
         graphkv_plots.planes,
         graphkv_keys.planes_caption,
     ),

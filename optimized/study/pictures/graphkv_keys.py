@@ -56,7 +56,7 @@ def best(
     return keys.gather(-2, order[..., None].expand(*order.shape, keys.shape[-1]))
 
 
-def likeness(caught: Captured, reading: str) -> tuple[dict[str, Any], Likeness]:
+def best_key_similarity(caught: Captured, reading: str) -> tuple[dict[str, Any], Likeness]:
     """Return the similarities of the best tokens of a stretch before and after one round."""
     place = slice(caught.content.start, min(caught.content.start + SHOWN, caught.content.stop))
     keys, scores = caught.keys[..., place, :], caught.observed[..., place]
@@ -85,7 +85,7 @@ def likeness(caught: Captured, reading: str) -> tuple[dict[str, Any], Likeness]:
     return found, Likeness(caught.layers[middle], *matrices)
 
 
-def planes(caught: Captured, reading: str) -> tuple[dict[str, Any], Plane]:
+def best_key_spread(caught: Captured, reading: str) -> tuple[dict[str, Any], Plane]:
     """Return the distances of the best tokens from their mean after 0, 1, 2 and 3 rounds."""
     keys, scores = caught.keys[..., caught.content, :], caught.observed[..., caught.content]
     kept, length = max(2, round(KEPT * keys.shape[-2])), caught.keys.shape[-2]

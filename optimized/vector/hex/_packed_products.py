@@ -124,7 +124,7 @@ def slots(bits: int, length: int, device: torch.device) -> TokenSlots:
     )
 
 
-class Stream(NamedTuple):
+class CodeLanes(NamedTuple):
     """The packed codes of many rows as lanes, `[heads, channels, lanes]`."""
 
     lanes: Tensor
@@ -132,7 +132,7 @@ class Stream(NamedTuple):
     slots: TokenSlots
 
     @classmethod
-    def of(cls, words: Tensor, bits: int, length: int) -> "Stream":
+    def of(cls, words: Tensor, bits: int, length: int) -> "CodeLanes":
         """View words as lanes, padded to whole periods."""
         cut = fields(bits)
         stream = as_bytes(words)

@@ -14,15 +14,15 @@ import torch
 from torch import Tensor
 
 from optimized.vector.hex import compress
-from optimized.vector.hex._packed_products import Stream, TokenSlots
-from optimized.vector.hex.cache_layout import (
+from optimized.vector.hex._packed_products import CodeLanes, TokenSlots
+from optimized.vector.hex.expander import static_mask
+from optimized.vector.hex.stacked_cache import (
     StackedBlocks,
     StackedCache,
     WholeTokens,
-    picked,
     static_kept_of,
+    take_columns,
 )
-from optimized.vector.hex.expander import static_mask
 from reference._validation import checks
 from reference.hex.attention import HexAttention
 from reference.hex.cache import HexCache
@@ -67,10 +67,10 @@ class Coded(NamedTuple):
     """Compressed blocks of one length, stacked: the first axes count blocks, batch rows, heads."""
 
     tokens: int
-    keys: Stream
+    keys: CodeLanes
     key_steps: Tensor
     key_minima: Tensor
-    values: Stream
+    values: CodeLanes
     value_steps: Tensor
     value_minima: Tensor
     kept_keys: Sparse
@@ -125,7 +125,7 @@ class Coded(NamedTuple):
         """Return the mass of slots in the order of tokens."""
         there, count = self.keys.slots, len(mass) * len(self.key_steps)
         split = mass.reshape(count, len(there.token))
-        return picked(split, there.of_token).view(len(mass), self.tokens)
+        return take_columns(split, there.of_token).view(len(mass), self.tokens)
 
 
 class Plain(NamedTuple):
@@ -211,18 +211,18 @@ def coded(run: StackedBlocks, config: HexConfig, exact: torch.dtype) -> Coded:
     block, kept = run.block, static_kept_of(run.block, config)
     (count, rows, heads, width), length = block.key_steps.shape, block.dynamic.shape[-1]
     key_steps, key_minima = block.key_steps.to(exact), block.key_minima.to(exact)
-    keys = Stream.of(block.key_words.flatten(0, 2), block.bits, length)
-    values = Stream.of(block.value_words.flatten(0, 2), block.bits, length)
+    keys = CodeLanes.of(block.key_words.flatten(0, 2), block.bits, length)
+    values = CodeLanes.of(block.value_words.flatten(0, 2), block.bits, length)
     steps, minima = (
         in_slots(x.to(exact), values.slots) for x in (block.value_steps, block.value_minima)
     )
     by = kept.by_token
-    beyond = picked(key_minima.reshape(count * rows, heads * width), by.channels)
+    beyond = take_columns(key_minima.reshape(count * rows, heads * width), by.channels)
     beyond = block.kept_keys.to(exact) - beyond
     kept_keys = Sparse.of(beyond, by.channels, by.starts, rows, heads * width)
     by, places = kept.by_channel, heads * len(values.slots.token)
     each = minima.expand(count, rows, heads, -1).reshape(count * rows, places)
-    beyond = block.kept_values.to(exact) - picked(each, by.slots)
+    beyond = block.kept_values.to(exact) - take_columns(each, by.slots)
     kept_values = Sparse.of(beyond, by.slots, by.starts, count * rows, places)
     whole = run.whole._replace(keys=run.whole.keys.to(exact), values=run.whole.values.to(exact))
     return Coded(
@@ -241,7 +241,7 @@ def coded(run: StackedBlocks, config: HexConfig, exact: torch.dtype) -> Coded:
 
 def in_slots(scale: Tensor, there: TokenSlots) -> Tensor:
     """Return the scales of tokens, of each head or shared by all heads, in the order of slots."""
-    laid = picked(scale.flatten(0, -2), there.token).view(*scale.shape[:-1], len(there.token))
+    laid = take_columns(scale.flatten(0, -2), there.token).view(*scale.shape[:-1], len(there.token))
     return laid if scale.ndim == 4 else laid[:, :, None]
 
 

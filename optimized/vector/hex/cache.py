@@ -16,15 +16,17 @@ hex_store = rebind(
 )
 read_blocks = rebind(cache.read_blocks, static_mask=static_mask)
 hex_read = rebind(reference.hex_read, hex_reconstruct=hex_reconstruct, read_blocks=read_blocks)
-recompress_all = rebind(cache.recompress_all, compress_span=compress_span, hex_read=hex_read)
+recompress_as_one_span = rebind(
+    cache.recompress_as_one_span, compress_span=compress_span, hex_read=hex_read
+)
 compress_oldest_block = rebind(cache.compress_oldest_block, compress_span=compress_span)
 compress_if_full = rebind(
     cache.compress_if_full,
-    recompress_all=recompress_all,
+    recompress_as_one_span=recompress_as_one_span,
     compress_oldest_block=compress_oldest_block,
 )
 hex_prefill = rebind(
     reference.hex_prefill, compress_span=compress_span, attention_mass=attention_mass
 )
 hex_append = rebind(reference.hex_append, mass_drawn=mass_drawn, compress_if_full=compress_if_full)
-hex_recompress = rebind(reference.hex_recompress, recompress_all=recompress_all)
+hex_recompress = rebind(reference.hex_recompress, recompress_as_one_span=recompress_as_one_span)

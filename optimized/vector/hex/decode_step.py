@@ -8,7 +8,7 @@ from torch import Tensor
 
 from optimized.vector.hex.attention import attend, hex_attention, multiplies_codes, needs_gradients
 from optimized.vector.hex.cache import compress_if_full, compress_oldest_block
-from optimized.vector.hex.cache_layout import StackedCache
+from optimized.vector.hex.stacked_cache import StackedCache
 from reference._validation import checks
 from reference.hex.cache import HexCache, add_mass, add_tokens, buffer_space
 from reference.hex.decode_step import HexDecoded
@@ -28,7 +28,7 @@ def hex_decode(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -
     return HexDecoded(output, cache)
 
 
-def decoded(
+def decode_in_layout(
     cache: HexCache | StackedCache, queries: Tensor, keys: Tensor, values: Tensor
 ) -> tuple[Tensor, HexCache | StackedCache]:
     """Return what `hex_decode` does; the cache stays laid out from one token to the next."""

@@ -10,7 +10,7 @@ from torch import Tensor
 import reference
 from optimized._rebind import rebind
 from optimized.vector.hex.random_biregular import connect, pairing, swaps
-from optimized.vector.hex.spectrum import Graph, is_within
+from optimized.vector.hex.spectrum import BipartiteGraph, is_within
 from reference.hex import expander
 from reference.hex.expander import DRAWS, Expander, none_found
 from reference.hex.spectrum import ramanujan_bound
@@ -49,7 +49,7 @@ def random_expander(
     for draw in range(DRAWS):
         graph = _draw_graph(tokens, channels, token_degree, seed, draw)
         # a biregular graph and its complement differ in the first singular value alone
-        if not certified or is_within(Graph(graph.pairs, channels), bound):
+        if not certified or is_within(BipartiteGraph(graph.pairs, channels), bound):
             return Expander(graph.mask(channels), draw + 1)
     none_found(tokens, channels, token_degree)
 

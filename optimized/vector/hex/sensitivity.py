@@ -16,10 +16,10 @@ from reference.hex.size import hex_bytes
 def sensitivity(
     queries: Tensor, keys: Tensor, values: Tensor, prompt: int, configs: Sequence[HexConfig]
 ) -> tuple[Sensitivity, ...]:
-    return tuple(stream(queries, keys, values, prompt, config) for config in configs)
+    return tuple(measure_sensitivity(queries, keys, values, prompt, config) for config in configs)
 
 
-def stream(
+def measure_sensitivity(
     queries: Tensor, keys: Tensor, values: Tensor, prompt: int, config: HexConfig
 ) -> Sensitivity:
     cache = hex_prefill(*(x[..., :prompt, :] for x in (queries, keys, values)), config=config)

@@ -19,7 +19,7 @@ DOUBT = 40 * math.log(2)
 """The logarithm of 2^40: a verdict may be wrong for one random start in so many."""
 
 
-class Graph:
+class BipartiteGraph:
     """A bipartite graph as a sparse biadjacency matrix."""
 
     def __init__(self, pairs: np.ndarray, channels: int):
@@ -32,7 +32,7 @@ class Graph:
         self.matrix = csr_array(parts, shape=self.shape)
 
     @classmethod
-    def of(cls, mask: Tensor) -> "Graph":
+    def of(cls, mask: Tensor) -> "BipartiteGraph":
         """Return the graph of a mask."""
         graph = cls.__new__(cls)
         graph.shape = (mask.shape[0], mask.shape[1])
@@ -73,7 +73,7 @@ class Graph:
         return math.sqrt(max(0.0, float(top[0])))
 
 
-def is_within(graph: Graph, bound: float) -> bool:
+def is_within(graph: BipartiteGraph, bound: float) -> bool:
     """Decide whether the second singular value of a biregular graph is at most `bound`.
 
     Ritz values only grow, so one above the bound rejects for certain. Kuczyński and Woźniakowski
@@ -128,7 +128,7 @@ def second_singular_value(mask: Tensor) -> float:
         if mask.all() or not mask.any():
             # a constant mask is zero once the constant vectors are projected out
             return 0.0
-        return Graph.of(mask).deflated_singular_value()
+        return BipartiteGraph.of(mask).deflated_singular_value()
     return torch.linalg.svdvals(mask.double())[1].item()
 
 
@@ -136,4 +136,4 @@ def is_ramanujan(mask: Tensor) -> bool:
     rows, columns = mask.sum(1).unique().tolist(), mask.sum(0).unique().tolist()
     if len(rows) != 1 or len(columns) != 1 or min(rows + columns) < 3:
         return False
-    return is_within(Graph.of(mask), ramanujan_bound(rows[0], columns[0]))
+    return is_within(BipartiteGraph.of(mask), ramanujan_bound(rows[0], columns[0]))

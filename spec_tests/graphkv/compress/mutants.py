@@ -1,6 +1,6 @@
 """Mutants of GraphKV as a whole."""
 
-from spec_tests.mutants.make import register_mutants
+from spec_tests.mutants.registry import register_mutants
 
 mutant = register_mutants("graphkv/compress")
 mutant("""

@@ -1,7 +1,7 @@
 """Other correct ways to select and to compress as GraphKV does."""
 
 import reference
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 @register_variant("graphkv_select")

@@ -15,7 +15,7 @@ from spec_tests.accuracy import (
 )
 from spec_tests.graphkv.decay import oracle
 from spec_tests.graphkv.decay.strategies import banish, decay, enhance, strengths
-from spec_tests.graphkv.graph.oracle import algorithm_1, floats
+from spec_tests.graphkv.graph.oracle import algorithm_1, as_float64
 from spec_tests.graphkv.graph.strategies import lattice
 from spec_tests.hubkv.discount.oracle import fractions
 from spec_tests.inputs import INPUTS
@@ -73,7 +73,7 @@ def test_product_is_equation_5_and_sequential_is_algorithm_2(impl, x, rounds):
     graph = algorithm_1(fractions(keys), fractions(scores), sources)
     for rule, printed in (("product", oracle.equation_5), ("sequential", oracle.algorithm_2)):
         actual = impl.decay(scores.double(), weights, reached, rounds, rule=rule)
-        expected = floats(printed(*graph, fractions(scores), rounds, count))
+        expected = as_float64(printed(*graph, fractions(scores), rounds, count))
         assert_close(actual, expected, scale=expected.abs())
 
 

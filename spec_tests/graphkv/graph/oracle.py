@@ -9,7 +9,7 @@ from torch import Tensor
 Edges = dict[tuple[int, int], Fraction]
 
 
-def floats(numbers: list[Fraction]) -> Tensor:
+def as_float64(numbers: list[Fraction]) -> Tensor:
     """Return exact numbers rounded to float64."""
     return torch.tensor([float(number) for number in numbers], dtype=torch.float64)
 

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 import reference
 from reference.graphkv.graph import Kind
 from spec_tests.from_signature import draw_choices
-from spec_tests.strategies import Refusal, booleans, grid, longer, maybe, real, spoiler
+from spec_tests.strategies import (
+    Refusal,
+    booleans,
+    gaussian_tensor,
+    grid,
+    last_element_replacer,
+    longer,
+    strategy_or_none,
+)
 
 # the empty and the lone are there, and rare: most examples have something to compare
 few = st.sampled_from([*range(3, 9), *range(3, 9), 2, 1, 0])
@@ -70,7 +78,7 @@ widths = st.sampled_from([4, 4, 4, 4, 4, 0])
 def edges(draw):
     """Every kind; keys with and without a heads axis; one to three queries a head."""
     lead, count, width = draw(leads), draw(few), draw(widths)
-    shape, numbers = (*lead, count, width), draw(st.sampled_from([lattice, real]))
+    shape, numbers = (*lead, count, width), draw(st.sampled_from([lattice, gaussian_tensor]))
     group = draw(st.integers(1, 3)) if lead and lead[-1] else 1
     grouped = (*lead[:-1], group * lead[-1], count, width) if lead else shape
     return dict(
@@ -91,7 +99,7 @@ def neighbours(draw, unprotected=True):
         weights=draw(grid(*sources.shape, count, low=-4, high=4)),
         sources=sources,
         count=draw(up_to(count + 1)),
-        protected=draw(maybe(booleans(*lead, count), unprotected)),
+        protected=draw(strategy_or_none(booleans(*lead, count), unprotected)),
         **draw(draw_choices(reference.neighbours)),
     )
 
@@ -119,8 +127,8 @@ grouped = torch.linspace(-1, 2, 48).reshape(4, 4, 3)
 ends = dict(queries=grouped, values=vectors)
 weights = torch.linspace(-1, 1, 16).reshape(2, 2, 4)
 bad_sources = [
-    Refusal("sources", spoiler(-1), ValueError, "[0, 3]"),
-    Refusal("sources", spoiler(99), ValueError, "[0, 3]"),
+    Refusal("sources", last_element_replacer(-1), ValueError, "[0, 3]"),
+    Refusal("sources", last_element_replacer(99), ValueError, "[0, 3]"),
 ]
 bad_ends = [
     Refusal("queries", longer, ValueError, "shape"),

@@ -1,6 +1,6 @@
 """Mutants of what is said of keys."""
 
-from spec_tests.mutants.make import register_mutants
+from spec_tests.mutants.registry import register_mutants
 
 mutant = register_mutants("graphkv/key_analysis")
 mutant("""

@@ -4,7 +4,7 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.graphkv.graph.strategies import few, lattice, leads, vectors
-from spec_tests.strategies import Refusal, grid, real
+from spec_tests.strategies import Refusal, gaussian_tensor, grid
 
 
 @st.composite
@@ -31,7 +31,7 @@ def principal_components(draw):
 
 
 INPUTS = dict(
-    cosine_matrix=st.sampled_from([lattice, real]).flatmap(keys),
+    cosine_matrix=st.sampled_from([lattice, gaussian_tensor]).flatmap(keys),
     kv_bytes=st.fixed_dictionaries(
         dict(
             tokens=st.integers(0, 10**6),

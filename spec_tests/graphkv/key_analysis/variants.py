@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 import reference
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 @register_variant("cosine_matrix", "values")

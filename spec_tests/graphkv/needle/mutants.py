@@ -1,6 +1,6 @@
 """Mutants of where a needle is hidden, and what is found of it."""
 
-from spec_tests.mutants.make import register_mutants
+from spec_tests.mutants.registry import register_mutants
 
 mutant = register_mutants("graphkv/needle")
 mutant("""

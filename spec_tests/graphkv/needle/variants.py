@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import torch
 
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 @register_variant("hide_needle")

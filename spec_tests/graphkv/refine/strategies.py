@@ -18,13 +18,13 @@ from spec_tests.graphkv.graph.strategies import (
     up_to,
     vectors,
 )
-from spec_tests.strategies import Refusal, booleans, grid, maybe, real
+from spec_tests.strategies import Refusal, booleans, gaussian_tensor, grid, strategy_or_none
 
 
 @st.composite
 def concatenate_heads(draw):
     """Vectors with a heads axis."""
-    return dict(vectors=draw(real(*draw(leads), 2, draw(few), 3)))
+    return dict(vectors=draw(gaussian_tensor(*draw(leads), 2, draw(few), 3)))
 
 
 @st.composite
@@ -48,7 +48,7 @@ def graphkv_refine(draw, unprotected=True, **fixed):
         keys=rows(),
         keep=count + draw(up_to(8)),
         count=draw(up_to(count)),
-        protected=draw(maybe(booleans(*batch, head_count, count), unprotected)),
+        protected=draw(strategy_or_none(booleans(*batch, head_count, count), unprotected)),
         queries=queries,
         values=rows(),
         fraction=draw(st.sampled_from([0.1, 0.3, 1.0])),

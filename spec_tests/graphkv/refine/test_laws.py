@@ -13,7 +13,7 @@ from spec_tests.graphkv.decay.strategies import strengths
 from spec_tests.graphkv.graph.strategies import lattice, up_to
 from spec_tests.graphkv.refine.strategies import graphkv_refine, lengthened
 from spec_tests.inputs import INPUTS
-from spec_tests.strategies import grid, real
+from spec_tests.strategies import gaussian_tensor, grid
 
 LEAD = ("scores", "keys", "protected", "queries", "values")
 
@@ -44,7 +44,7 @@ def test_an_adaptive_source_has_a_neighbour_for_each_thousand_tokens(impl, x, mo
 
 
 @pytest.mark.spec("GraphKV-1")
-@given(real(2, 8, 16), grid(2, 8), st.sampled_from([torch.bfloat16, torch.float16]))
+@given(gaussian_tensor(2, 8, 16), grid(2, 8), st.sampled_from([torch.bfloat16, torch.float16]))
 def test_half_precision_is_rounded_once_at_the_end(impl, keys, scores, dtype):
     scores, keys, choices = scores.to(dtype), keys.to(dtype), dict(keep=6, count=3, rounds=2)
     half = impl.graphkv_refine(scores, keys, **choices)
@@ -282,7 +282,7 @@ def test_how_long_vectors_are_changes_nothing(impl, x, data):
 
 @pytest.mark.slow_interpreted
 @pytest.mark.spec("GraphKV-4.1")
-@given(real(3, 8, 4), grid(3, 8, high=99), st.integers(1, 8))
+@given(gaussian_tensor(3, 8, 4), grid(3, 8, high=99), st.integers(1, 8))
 def test_which_head_is_first_does_not_matter_to_a_layer(impl, keys, scores, keep):
     x = dict(scores=scores, keys=keys, keep=keep, count=8)
     turned = x | dict(scores=scores.flip(0), keys=keys.flip(0))

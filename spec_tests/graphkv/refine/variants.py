@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 import reference
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 @register_variant("concatenate_heads")

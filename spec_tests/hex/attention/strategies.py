@@ -4,7 +4,7 @@ import torch
 from hypothesis import strategies as st
 
 from reference import HexCache
-from spec_tests.attention.strategies import queries_beside
+from spec_tests.attention.strategies import query_refusals
 from spec_tests.hex.cache import strategies
 from spec_tests.hex.cache.strategies import KV_HEADS, WIDTH, caches
 from spec_tests.strategies import Refusal, longer, needs_expander_mask
@@ -59,7 +59,7 @@ REFUSALS = dict(
             mass=False,
         ),
         [
-            *queries_beside(tokens=11),
+            *query_refusals(tokens=11),
             Refusal("valid", longer, ValueError, "shape (11,)"),
             Refusal("valid", lambda v: ~v, ValueError, "false on the left"),
         ],

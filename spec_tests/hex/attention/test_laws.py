@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 import optimized
 import reference
-from optimized.vector.hex import attention, cache_layout, compress, packing
-from optimized.vector.hex.cache_layout import StackedCache
-from optimized.vector.hex.decode_step import decoded
+from optimized.vector.hex import attention, compress, packing, stacked_cache
+from optimized.vector.hex.decode_step import decode_in_layout
+from optimized.vector.hex.stacked_cache import StackedCache
 from spec_tests.accuracy import assert_as_accurate, assert_close, assert_equal, cast
 from spec_tests.hex.attention.oracle import read, sum_restored_weights
 from spec_tests.hex.attention.strategies import hex_attention_inputs
@@ -224,10 +224,10 @@ def test_a_step_makes_no_mask_anew_however_many_lengths_take_turns(monkeypatch):
     held = []
     for queries, cache in asked:
         optimized.hex_attention(queries, cache)
-        held.append(decoded(cache, queries, *(queries[:2],) * 2)[1])
-    for module in (attention, cache_layout):
+        held.append(decode_in_layout(cache, queries, *(queries[:2],) * 2)[1])
+    for module in (attention, stacked_cache):
         monkeypatch.delattr(module, "static_mask")
     for (queries, cache), one in zip(asked, held, strict=True):
         optimized.hex_attention(queries, cache)
         assert isinstance(one, StackedCache)
-        decoded(one, queries, *(queries[:2],) * 2)
+        decode_in_layout(one, queries, *(queries[:2],) * 2)

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 import reference
 from reference.precision import widest
 from spec_tests.accuracy import cast
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 def read_in_widest_dtype(cache):

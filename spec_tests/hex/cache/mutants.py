@@ -1,12 +1,12 @@
 """Mutants of the streaming cache."""
 
-from spec_tests.mutants.make import register_mutants
+from spec_tests.mutants.registry import register_mutants
 
 mutant = register_mutants("hex/cache")
 mutant("""
 test_a_prompt_leaves_less_than_a_block_and_the_tokens_carried
   nothing_held_back: an unfinished block is compressed too
-  - tokens = span_length(config, keys.shape[-2])
+  - tokens = compressible_length(config, keys.shape[-2])
   + tokens = keys.shape[-2]
 test_a_prompt_is_its_blocks_and_the_rest_in_the_buffer
   rounded_residual: the residual buffer is rounded to half precision
@@ -22,12 +22,12 @@ test_heavy_hitters_of_the_whole_are_by_all_queries
   + compress_span(cache.config._replace(normalize=False), keys, values, mass[..., :tokens]
 test_full_quantises_the_block_that_fills_once
   quantised_twice: full mode quantises the block that fills, and then again with the whole
-  - return recompress_all(cache, cache.config.block)
-  + return recompress_all(compress_oldest_block(cache), 0)
+  - return recompress_as_one_span(cache, cache.config.block)
+  + return recompress_as_one_span(compress_oldest_block(cache), 0)
 test_full_changes_no_code_where_mask_and_groups_stay
   mass_used_up: mass is spent by the first recompression
-  -     return recompress_all(cache, 0) if cache.blocks else cache
-  +     after = recompress_all(cache, 0) if cache.blocks else cache
+  -     return recompress_as_one_span(cache, 0) if cache.blocks else cache
+  +     after = recompress_as_one_span(cache, 0) if cache.blocks else cache
   +     return after._replace(mass=torch.zeros_like(after.mass))
 test_any_sequence_of_steps_keeps_order_count_residual_and_bytes
   wrong_end: tokens are put in front of the buffer

@@ -16,14 +16,14 @@ from hypothesis.stateful import (
 import reference
 from reference import HexConfig
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.hex.cache.strategies import BLOCK, MODES, configs, streams
-from spec_tests.hex.cache.streams import (
+from spec_tests.hex.cache.feed_stream import (
     append_in_cuts,
     assert_same_cache,
     compressed,
     prefill_and_append,
     slice_stream,
 )
+from spec_tests.hex.cache.strategies import BLOCK, MODES, configs, streams
 from spec_tests.inputs import INPUTS
 
 

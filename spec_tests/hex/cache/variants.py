@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 import reference
 from spec_tests.hex.attention.variants import read_in_widest_dtype
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 def static(config, tokens, channels):

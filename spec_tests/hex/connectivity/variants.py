@@ -6,7 +6,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 @register_variant("bipartite_adjacency")

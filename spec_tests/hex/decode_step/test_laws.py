@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 import reference
 from spec_tests.accuracy import assert_as_accurate, assert_close, cast
 from spec_tests.hex.attention.oracle import read
+from spec_tests.hex.cache.feed_stream import assert_same_cache, slice_stream
 from spec_tests.hex.cache.strategies import BLOCK, configs, half_precision_cache, streams
-from spec_tests.hex.cache.streams import assert_same_cache, slice_stream
 from spec_tests.inputs import INPUTS
 from spec_tests.strategies import needs_expander_mask
 

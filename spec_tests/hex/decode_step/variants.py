@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 import reference
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 @register_variant("hex_decode")

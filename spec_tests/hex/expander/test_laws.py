@@ -21,7 +21,7 @@ from spec_tests.accuracy import (
 from spec_tests.hex.connectivity.oracle import fewest_components
 from spec_tests.hex.expander.strategies import biregular, sizes_and_any_density
 from spec_tests.hex.random_biregular.strategies import seeds
-from spec_tests.hex.spectrum.oracle import spectral_scale
+from spec_tests.hex.spectrum.oracle import singular_value_error_scale
 from spec_tests.inputs import INPUTS
 from spec_tests.strategies import grid
 
@@ -233,7 +233,7 @@ def test_a_matrix_of_signs_of_rank_one_changes_by_exactly_the_ratio(impl, x):
     matrix = (2 * left - 1) @ (2 * right - 1).T
     mask = impl.random_expander(**sizes).mask
     expected = ratio(impl, mask) * math.sqrt(mask.numel())
-    assert_close(masked_error(mask, matrix), expected, spectral_scale(mask) ** 2)
+    assert_close(masked_error(mask, matrix), expected, singular_value_error_scale(mask) ** 2)
 
 
 @pytest.mark.spec("HEX-Masking")
@@ -248,7 +248,7 @@ def test_a_matrix_of_low_rank_changes_by_the_ratio_times_rank_and_coherence(impl
     rows = mask.shape[0] * u[:, :rank].square().sum(1).max() if rank else u.new_zeros(())
     columns = mask.shape[1] * v[:rank].square().sum(0).max() if rank else u.new_zeros(())
     allowed = ratio(impl, mask) * (rows * columns).sqrt() * values.max()
-    slack = spectral_scale(mask) ** 2
+    slack = singular_value_error_scale(mask) ** 2
     assert_at_most(masked_error(mask, matrix) + slack, allowed + slack)
 
 

@@ -8,7 +8,7 @@ import torch
 
 import reference
 from spec_tests.hex.random_biregular.variants import swap_edge_by_edge
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 @register_variant("biregular_degrees", "values")

@@ -4,7 +4,7 @@ from itertools import product
 
 import torch
 
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 def generators(prime, modulus):

@@ -5,7 +5,7 @@ from math import sqrt
 import torch
 
 import reference
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 @register_variant("lift")

@@ -7,7 +7,7 @@ import torch
 
 from reference.precision import widest
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 @register_variant("attention_mass")

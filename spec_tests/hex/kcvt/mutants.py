@@ -1,6 +1,6 @@
 """Mutants of KCVT."""
 
-from spec_tests.mutants.make import register_mutants
+from spec_tests.mutants.registry import register_mutants
 
 mutant = register_mutants("hex/kcvt")
 mutant("""
@@ -38,8 +38,8 @@ test_codes_are_used_where_they_are_supposed_to_be
   + keys.clone(), values.clone()
 test_the_heads_of_a_token_are_quantised_as_one_head_that_is_as_wide
   kept_by_reshape: the mask of kept values is laid out heads first, the values tokens first
-  -     rows, kept_rows = by_row(values, value_group), by_row(kept, value_group)
-  +     rows = by_row(values, value_group)
+  -     rows, kept_rows = group_values(values, value_group), group_values(kept, value_group)
+  +     rows = group_values(values, value_group)
   +     kept_rows = kept.reshape(rows.shape)
 test_a_code_never_exceeds_the_grid
   codes_above_the_grid: a code may be above the grid's last
@@ -54,6 +54,6 @@ vector:keys-by-channel-values-by-token
   - transposed(by_channel)
   + dequantise(*code('keys', keys, bits, kept, scales))
   values_by_channel: values go by channel
-  - from_row(by_token, value_group, values.shape[-1]).to(values.dtype)
+  - ungroup_values(by_token, value_group, values.shape[-1]).to(values.dtype)
   + transposed(dequantise(*code('values', transposed(values), bits, transposed(kept), scales)))
 """)

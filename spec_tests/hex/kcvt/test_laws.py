@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from spec_tests.accuracy import assert_at_most, assert_close, assert_codes, assert_equal
 from spec_tests.hex.kcvt.strategies import widths
 from spec_tests.inputs import INPUTS
-from spec_tests.strategies import booleans, grid, real
+from spec_tests.strategies import booleans, gaussian_tensor, grid
 
 
 @st.composite
 def groups(draw, members=12, kept=True):
     """Groups of real or grid numbers, some with a large offset, of which some are kept."""
     shape = (*draw(st.sampled_from([(4,), (2, 3)])), draw(st.integers(0, members)))
-    x = draw(real(*shape) if draw(st.booleans()) else grid(*shape, low=-16))
+    x = draw(gaussian_tensor(*shape) if draw(st.booleans()) else grid(*shape, low=-16))
     masks = booleans(*shape) if kept else st.just(torch.zeros(shape, dtype=torch.bool))
     return dict(
         x=x * draw(st.sampled_from([1.0, 100.0])) + draw(st.sampled_from([0.0, 50.0])),
@@ -54,7 +54,9 @@ def test_the_error_is_at_most_half_a_step(impl, x):
 
 
 @pytest.mark.spec("HEX-3.4a")
-@given(real(4, 12), booleans(4, 12), widths, st.sampled_from([torch.float16, torch.float32]))
+@given(
+    gaussian_tensor(4, 12), booleans(4, 12), widths, st.sampled_from([torch.float16, torch.float32])
+)
 def test_codes_are_the_nearest_to_the_stored_grid(impl, x, kept, bits, scales):
     # far from zero, where the minimum rounds by as much as a step
     x = x + 50
@@ -165,7 +167,7 @@ def several_heads(draw):
     shape = (2, draw(st.integers(2, 4)), draw(st.integers(1, 3)))
     kept = draw(booleans(*shape))
     kept[0] = False
-    return dict(values=draw(real(*shape)), bits=draw(widths), kept=kept)
+    return dict(values=draw(gaussian_tensor(*shape)), bits=draw(widths), kept=kept)
 
 
 @pytest.mark.spec("HEX-3.4b")
@@ -181,7 +183,7 @@ def test_the_heads_of_a_token_are_quantised_as_one_head_that_is_as_wide(impl, x)
 
 
 @pytest.mark.spec("HEX-3.4b")
-@given(real(2, 12, 4), st.integers(1, 4), st.sampled_from(["token", "head"]))
+@given(gaussian_tensor(2, 12, 4), st.integers(1, 4), st.sampled_from(["token", "head"]))
 def test_codes_are_used_where_they_are_supposed_to_be(impl, x, bits, group):
     keys, values = impl.kcvt(x, x, bits, value_group=group)
     assert ((keys - x).abs().amax(-2) > 0).all()
@@ -249,6 +251,6 @@ def test_keeping_more_never_raises_a_step(impl, x, data):
 
 
 @pytest.mark.spec("HEX-3.4b")
-@given(real(2, 1, 4), widths)
+@given(gaussian_tensor(2, 1, 4), widths)
 def test_one_token_of_keys_is_exact(impl, x, bits):
     assert_equal(impl.kcvt(x, x, bits)[0], x)

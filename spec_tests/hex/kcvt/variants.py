@@ -7,7 +7,7 @@ import torch
 
 import reference
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 OWN = {torch.float16: torch.float16, torch.float64: torch.float64}
 """Scales are of float32 for any other type."""

@@ -1,6 +1,6 @@
 """Mutants of the paper's settings."""
 
-from spec_tests.mutants.make import register_mutants
+from spec_tests.mutants.registry import register_mutants
 
 mutant = register_mutants("hex/presets")
 mutant("""

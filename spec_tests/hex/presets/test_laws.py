@@ -7,7 +7,7 @@ from hypothesis import settings
 import reference
 from reference.hex.presets import PRESETS
 from spec_tests.accuracy import assert_equal
-from spec_tests.hex.cache.streams import slice_stream
+from spec_tests.hex.cache.feed_stream import slice_stream
 
 # two kv heads of 64 channels: the smallest width at which 4.6875 % of a token is a whole number
 # of channels, 6, and 3.125 % at least 3

@@ -1,7 +1,7 @@
 """The table of settings, row by row."""
 
 import reference
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 ROWS = {
     # bits, density, heavy, recent

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from reference import HexConfig
 from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.hex.cache.feed_stream import slice_stream
 from spec_tests.hex.cache.strategies import BLOCK, configs, streams
-from spec_tests.hex.cache.streams import slice_stream
 
 PLAIN = HexConfig(block=BLOCK, density=0.0, heavy=0.0, recent=0)
 

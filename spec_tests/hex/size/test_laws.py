@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reference
+from spec_tests.hex.cache.feed_stream import slice_stream
 from spec_tests.hex.cache.strategies import BLOCK, KV_HEADS, WIDTH, caches, configs, streams
-from spec_tests.hex.cache.streams import slice_stream
 
 pytestmark = pytest.mark.spec("HEX-4.2a")
 

@@ -7,7 +7,7 @@ from statistics import fmean
 import torch
 
 import reference
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 def weight(*tensors):

@@ -41,7 +41,7 @@ def circulant_eigenvalues(size: int, steps: set[int]) -> list[complex]:
     ]
 
 
-def spectral_scale(mask: Tensor) -> float:
+def singular_value_error_scale(mask: Tensor) -> float:
     """Return what rounding errors of a singular value are measured by: sizes times the largest."""
     largest = torch.linalg.matrix_norm(mask.double(), 2).item() if mask.numel() else 0.0
     return sum(mask.shape) * max(1.0, largest)

@@ -13,7 +13,7 @@ def any_mask(draw, least=0):
 
 
 @st.composite
-def ramanujan_mask(draw):
+def small_ramanujan_mask(draw):
     """A small Ramanujan mask: the complement of scattered diagonals of a complete graph."""
     parts = draw(st.integers(4, 7))
     rows = torch.arange(parts)
@@ -24,7 +24,7 @@ def ramanujan_mask(draw):
 @st.composite
 def any_mask_or_expander(draw):
     """Any mask, and now and then an expander."""
-    return draw(any_mask()) if draw(st.booleans()) else dict(mask=draw(ramanujan_mask()))
+    return draw(any_mask()) if draw(st.booleans()) else dict(mask=draw(small_ramanujan_mask()))
 
 
 bound = st.fixed_dictionaries(

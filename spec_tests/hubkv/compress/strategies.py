@@ -10,7 +10,7 @@ from spec_tests.compress.strategies import (
     bad_store,
     budgets,
     compress_into_hex,
-    count_pool_entries,
+    count_protected_and_real_entries,
     scopes,
     whole,
     without_store_argument,
@@ -25,7 +25,7 @@ def hubkv_compress(draw):
     scope, refinement = draw(scopes), draw(hub_settings)
     x = draw(scored_caches(scope, refinement))
     sinks, recent = draw(st.integers(0, 2)), draw(st.none() | st.integers(0, 2))
-    needed, sizes, pool = count_pool_entries(x, scope)
+    needed, sizes, pool = count_protected_and_real_entries(x, scope)
     heads = pool // max(1, x["keys"].shape[-2])
     needed = torch.minimum(needed + heads * (sinks + (recent or 0)), sizes)
     budget = draw(budgets(needed, sizes, pool))

@@ -21,7 +21,7 @@ from spec_tests.compress.batch_rows import (
 from spec_tests.hubkv.compress.strategies import hubkv_compress
 from spec_tests.inputs import INPUTS
 from spec_tests.refinement.strategies import DECIDED, HUBS, settings_id, spread, unprotected_scores
-from spec_tests.strategies import real
+from spec_tests.strategies import gaussian_tensor
 
 WINDOW = "recent window clipped"
 SUITE = Path(__file__).parents[2]
@@ -67,7 +67,7 @@ def crowded(draw):
     sinks, room = draw(st.integers(0, 2)), draw(st.integers(0, 4))
     pool = dict(head=1, layer=heads, model=layers * heads)[scope]
     extra = draw(st.integers(0, pool - 1))
-    scores = draw(real(layers, 2, heads, tokens)).abs()
+    scores = draw(gaussian_tensor(layers, 2, heads, tokens)).abs()
     starts = torch.tensor([[0], [draw(st.integers(0, 3))]])
     valid = torch.arange(tokens) >= starts
     if scope != "model":
@@ -140,7 +140,7 @@ def sharing(draw):
     """Layers that share a budget unevenly, each with a head or two, and what each may keep."""
     scope = draw(st.sampled_from(["head", "layer"]))
     layers, heads, tokens = draw(st.integers(2, 3)), draw(st.integers(1, 2)), 12
-    scores = draw(real(layers, heads, tokens)).abs()
+    scores = draw(gaussian_tensor(layers, heads, tokens)).abs()
     keep = draw(st.lists(st.integers(0, tokens), min_size=layers, max_size=layers))
     return scores, torch.tensor(keep), scope
 

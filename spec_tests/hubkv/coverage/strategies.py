@@ -4,11 +4,11 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.hubkv.coverage_kernels.strategies import few
-from spec_tests.strategies import Refusal, booleans, grid, heads, longer, real
+from spec_tests.strategies import Refusal, booleans, gaussian_tensor, grid, heads, longer
 
 
 @st.composite
-def ties(draw, *shape):
+def sixteenths_with_ties(draw, *shape):
     """Sixteenths from a seed: exact sums, many ties, and no list of n² draws."""
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
     return torch.randint(0, draw(st.integers(2, 9)), shape, generator=generator) / 16
@@ -16,7 +16,7 @@ def ties(draw, *shape):
 
 def rough(*shape):
     """Numbers at least 0: ties and exact sums, or neither."""
-    return ties(*shape) | real(*shape).map(torch.abs)
+    return sixteenths_with_ties(*shape) | gaussian_tensor(*shape).map(torch.abs)
 
 
 @st.composite

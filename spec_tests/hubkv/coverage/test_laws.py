@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
 from spec_tests.hubkv.coverage import oracle
-from spec_tests.hubkv.coverage.strategies import coverage_kernel, coverage_weights, ties
+from spec_tests.hubkv.coverage.strategies import (
+    coverage_kernel,
+    coverage_weights,
+    sixteenths_with_ties,
+)
 from spec_tests.hubkv.discount.oracle import fractions
 from spec_tests.hubkv.discount.strategies import gammas
 from spec_tests.inputs import INPUTS
@@ -20,7 +24,7 @@ from spec_tests.strategies import grid
 def exact_weights(draw):
     """Weights whose sums float64 holds exactly."""
     tokens = draw(st.integers(2, 5))
-    return draw(ties(tokens, tokens)).double()
+    return draw(sixteenths_with_ties(tokens, tokens)).double()
 
 
 @st.composite

@@ -1,6 +1,6 @@
 """Mutants of the greedy oracle, and about the core's guarantees."""
 
-from spec_tests.mutants.make import register_mutants
+from spec_tests.mutants.registry import register_mutants
 
 mutant = register_mutants("hubkv/greedy")
 mutant("""

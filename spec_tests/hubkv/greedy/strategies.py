@@ -3,7 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.hubkv.coverage.strategies import not_square, ties, weights
+from spec_tests.hubkv.coverage.strategies import not_square, sixteenths_with_ties, weights
 from spec_tests.hubkv.coverage_kernels.strategies import few
 from spec_tests.strategies import Refusal, grid, heads
 
@@ -24,7 +24,10 @@ def greedy(draw):
     """
     tokens = draw(few)
     shape, falling = (*draw(heads), tokens), draw(st.booleans())
-    weights = draw(ties(*shape, tokens) | grid(*shape, high=4).map(lambda s: spread(s, falling)))
+    weights = draw(
+        sixteenths_with_ties(*shape, tokens)
+        | grid(*shape, high=4).map(lambda s: spread(s, falling))
+    )
     return dict(weights=weights, keep=draw(st.integers(0, tokens)))
 
 

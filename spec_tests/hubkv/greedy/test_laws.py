@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.hubkv.coverage import oracle
-from spec_tests.hubkv.coverage.strategies import ties
+from spec_tests.hubkv.coverage.strategies import sixteenths_with_ties
 from spec_tests.hubkv.discount.oracle import fractions
 from spec_tests.hubkv.discount.strategies import gammas
 from spec_tests.inputs import INPUTS
@@ -23,7 +23,10 @@ discounts = st.sampled_from([Fraction(1, 2), Fraction(3, 4)])
 def budgeted(draw):
     """Small enough to try every set."""
     tokens = draw(st.integers(2, 7))
-    return dict(weights=draw(ties(tokens, tokens)).double(), keep=draw(st.integers(1, tokens)))
+    return dict(
+        weights=draw(sixteenths_with_ties(tokens, tokens)).double(),
+        keep=draw(st.integers(1, tokens)),
+    )
 
 
 @st.composite

@@ -1,6 +1,6 @@
 """Mutants of the head budgets."""
 
-from spec_tests.mutants.make import register_mutants
+from spec_tests.mutants.registry import register_mutants
 
 mutant = register_mutants("hubkv/head_budgets")
 mutant("""

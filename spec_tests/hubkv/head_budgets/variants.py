@@ -6,7 +6,7 @@ from heapq import nlargest
 import torch
 
 import reference
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 @register_variant("head_budgets", "values")

@@ -6,7 +6,7 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.hubkv.discount.strategies import shapes
-from spec_tests.strategies import Refusal, booleans, grid, heads, maybe
+from spec_tests.strategies import Refusal, booleans, grid, heads, strategy_or_none
 
 taus = st.sampled_from([0.0, 0.3, 0.5, 1.0, 2.0])
 epsilons = st.sampled_from([0.0, 1e-6, 0.25])
@@ -17,7 +17,7 @@ bounds = st.sampled_from([(0.8, 1.2), (1.0, 1.0), (0.25, 4.0), (2**-24, math.inf
 def selectivity(draw, unprotected=True):
     """Scores with many ties, protected tokens anywhere."""
     shape = draw(shapes())
-    protected = draw(maybe(booleans(*shape), unprotected))
+    protected = draw(strategy_or_none(booleans(*shape), unprotected))
     return dict(scores=draw(grid(*shape)), protected=protected, epsilon=draw(epsilons))
 
 

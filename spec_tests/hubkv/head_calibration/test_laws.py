@@ -14,7 +14,7 @@ from spec_tests.hubkv.discount.oracle import fractions
 from spec_tests.hubkv.head_calibration import oracle
 from spec_tests.hubkv.head_calibration.strategies import selectivity, taus
 from spec_tests.inputs import INPUTS
-from spec_tests.strategies import grid, real
+from spec_tests.strategies import gaussian_tensor, grid
 
 unbounded = dict(minimum=2.0**-24, maximum=math.inf)
 
@@ -47,7 +47,7 @@ def test_selectivity_is_that_of_the_content_alone(impl, x, value):
 
 
 @pytest.mark.spec("HubKV-8")
-@given(st.integers(1, 40), real(1))
+@given(st.integers(1, 40), gaussian_tensor(1))
 def test_equal_scores_have_no_selectivity(impl, count, score):
     for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
         scores = score.abs().to(dtype).expand(count)
@@ -83,7 +83,7 @@ def test_weights_all_are_one_at_tau_zero(impl, selectivity):
 
 
 @pytest.mark.spec("HubKV-9")
-@given(st.integers(1, 9), real(3, 1), taus)
+@given(st.integers(1, 9), gaussian_tensor(3, 1), taus)
 def test_equal_heads_weigh_one(impl, heads, selectivity, tau):
     alike = selectivity.abs().expand(3, heads)
     assert_close(impl.head_weights(alike, tau), 1.0)
@@ -136,7 +136,7 @@ def test_a_weight_multiplies_its_own_head(impl, x):
 
 
 @pytest.mark.spec("HubKV-9")
-@given(grid(3, 8), real(3))
+@given(grid(3, 8), gaussian_tensor(3))
 def test_weights_are_not_rounded_before_they_multiply(impl, scores, weights):
     scores, weights = scores.bfloat16(), weights.abs()
     wide = impl.calibrate(scores.float(), weights)

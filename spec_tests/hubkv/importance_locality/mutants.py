@@ -1,6 +1,6 @@
 """Mutants of the measurements of locality."""
 
-from spec_tests.mutants.make import register_mutants
+from spec_tests.mutants.registry import register_mutants
 
 mutant = register_mutants("hubkv/importance_locality")
 mutant("""

@@ -3,7 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.strategies import Refusal, booleans, grid, heads, real
+from spec_tests.strategies import Refusal, booleans, gaussian_tensor, grid, heads
 
 lengths = st.integers(1, 24)
 
@@ -17,7 +17,7 @@ def autocorrelation(draw):
         values = draw(grid(*shape, low=-16))  # numbers of which a mean of equal ones is exact
         values = torch.cat([values[..., :1], values[..., -1:].expand(values[..., 1:].shape)], -1)
     else:
-        values = draw(grid(*shape, low=-16) | real(*shape))
+        values = draw(grid(*shape, low=-16) | gaussian_tensor(*shape))
     return dict(values=values, distances=draw(st.integers(0, count - 1)))
 
 

@@ -3,7 +3,7 @@
 import torch
 
 import reference
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 @register_variant("nms")

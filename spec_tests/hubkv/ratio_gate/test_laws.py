@@ -19,7 +19,7 @@ from spec_tests.hubkv.discount.strategies import gammas
 from spec_tests.hubkv.ratio_gate import oracle
 from spec_tests.hubkv.ratio_gate.strategies import powers, ratios
 from spec_tests.inputs import INPUTS
-from spec_tests.strategies import grid, real
+from spec_tests.strategies import gaussian_tensor, grid
 
 sixteenths = st.integers(0, 16).map(lambda n: Fraction(n, 16))
 above_zero = st.integers(1, 80).map(lambda n: Fraction(n, 16))
@@ -44,7 +44,7 @@ def test_the_gate_mixes_by_the_ratios_power(impl, scores, corrected, ratio, powe
 
 
 @pytest.mark.spec("HubKV-15")
-@given(real(2, 8), real(2, 8), ratios)
+@given(gaussian_tensor(2, 8), gaussian_tensor(2, 8), ratios)
 def test_the_mixture_is_rounded_once(impl, scores, corrected, ratio):
     scores, corrected = scores.bfloat16(), corrected.bfloat16()
     wide = impl.gate(scores.float(), corrected.float(), ratio)

@@ -2,7 +2,7 @@
 
 import torch
 
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 @register_variant("gate")

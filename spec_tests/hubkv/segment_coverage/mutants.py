@@ -1,6 +1,6 @@
 """Mutants of segments and reference lines."""
 
-from spec_tests.mutants.make import register_mutants
+from spec_tests.mutants.registry import register_mutants
 
 mutant = register_mutants("hubkv/segment_coverage")
 mutant("""

@@ -4,7 +4,7 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.hubkv.importance_locality.strategies import lengths
-from spec_tests.strategies import Refusal, grid, heads, spoiler, tokens
+from spec_tests.strategies import Refusal, grid, heads, last_element_replacer, tokens
 
 
 @st.composite
@@ -32,7 +32,7 @@ GOOD = dict(random_order=dict(tokens=4, seed=0))
 REFUSALS = dict(
     segment_coverage=(
         dict(order=torch.tensor([0, 3, 1]), tokens=4, segments=2),
-        [Refusal("order", spoiler(4), ValueError, "[0, 3]")],
+        [Refusal("order", last_element_replacer(4), ValueError, "[0, 3]")],
     ),
     uniform_spread=(dict(tokens=4, picks=2), [Refusal("picks", 5, ValueError, "[0, 4]")]),
 )

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 @register_variant("segment_coverage")

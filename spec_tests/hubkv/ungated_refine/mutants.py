@@ -1,6 +1,6 @@
 """Mutants of the refinement without a gate."""
 
-from spec_tests.mutants.make import register_mutants
+from spec_tests.mutants.registry import register_mutants
 
 mutant = register_mutants("hubkv/ungated_refine")
 mutant("""

@@ -1,7 +1,7 @@
 """Other correct ways to do without the gate."""
 
 import reference
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 @register_variant("ungated_refine")

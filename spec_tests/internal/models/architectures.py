@@ -430,7 +430,7 @@ def rounding_error(stock, ids: Tensor, mask: Tensor, plain) -> float:
     return relative_difference(torch.stack(twice.logits), torch.stack(plain.logits))
 
 
-def verdict(kind: str) -> dict[str, str]:
+def refusing_systems(kind: str) -> dict[str, str]:
     """Return the systems that refuse an architecture, with their messages; check all others.
 
     Raises:
@@ -486,7 +486,7 @@ def verdict(kind: str) -> dict[str, str]:
     return refused
 
 
-def table() -> dict:
+def load_verdicts() -> dict:
     """Return the table: the verdict on every architecture, and the version of `transformers`."""
     return json.loads(TABLE.read_text())
 
@@ -551,8 +551,8 @@ def page(text: str, part: str) -> str:
 def main(asked: list[str]) -> None:
     """Run the given architectures, and write the verdicts to the table and the page."""
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        found = dict(zip(asked, pool.map(verdict, asked), strict=True))
-    known = (table()["verdicts"] if TABLE.exists() else {}) | found
+        found = dict(zip(asked, pool.map(refusing_systems, asked), strict=True))
+    known = (load_verdicts()["verdicts"] if TABLE.exists() else {}) | found
     every = {kind: known[kind] for kind in KINDS if kind in known}
     written = {"transformers": transformers.__version__, "verdicts": every}
     TABLE.write_text(json.dumps(written, indent=1) + "\n")

@@ -7,10 +7,10 @@ from spec_tests.internal.models.architectures import (
     KINDS,
     PAGE,
     build,
+    load_verdicts,
     page,
     page_section,
-    table,
-    verdict,
+    refusing_systems,
 )
 from spec_tests.internal.models.random_model import models, thorough, transformers
 
@@ -25,7 +25,7 @@ QUICK = (
 )
 """Right results, with sinks too; refusals by some systems; a state; refusals for other reasons."""
 pytestmark = pytest.mark.skipif(
-    transformers.__version__ != table()["transformers"],
+    transformers.__version__ != load_verdicts()["transformers"],
     reason="the table is of another version of transformers",
 )
 
@@ -33,15 +33,15 @@ pytestmark = pytest.mark.skipif(
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", KINDS if thorough else QUICK)
 def test_a_kind_is_right_or_refused_as_the_table_has_it(kind):
-    assert verdict(kind) == table()["verdicts"][kind]
+    assert refusing_systems(kind) == load_verdicts()["verdicts"][kind]
 
 
 def test_the_table_has_every_kind():
-    assert [*table()["verdicts"]] == [*KINDS]
+    assert [*load_verdicts()["verdicts"]] == [*KINDS]
 
 
 def test_the_page_says_what_the_table_has():
-    assert page(PAGE.read_text(), page_section(table())) == PAGE.read_text()
+    assert page(PAGE.read_text(), page_section(load_verdicts())) == PAGE.read_text()
 
 
 def test_a_configuration_that_lists_no_layers_is_refused():
@@ -53,4 +53,4 @@ def test_a_configuration_that_lists_no_layers_is_refused():
     ("kind", "lifts"), [("mistral windowed", True), ("moshi", False), ("recurrent_gemma", False)]
 )
 def test_a_window_is_said_to_be_lifted_where_that_can_be(kind, lifts):
-    assert ("sliding_window=None" in table()["verdicts"][kind][EVERY]) == lifts
+    assert ("sliding_window=None" in load_verdicts()["verdicts"][kind][EVERY]) == lifts

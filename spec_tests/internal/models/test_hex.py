@@ -5,7 +5,7 @@ import torch
 
 import optimized
 import reference
-from optimized.vector.hex.cache_layout import StackedCache
+from optimized.vector.hex.stacked_cache import StackedCache
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.internal.models.oracle import assert_logits
 from spec_tests.internal.models.random_model import (

@@ -22,7 +22,7 @@ ALLOWED_LOOPS: dict[str, str] = {
     "reference/hex/expander.py::feasible": "multiples of a degree, to name the nearest densities",
     "reference/hex/subtile_expander.py::subtile_expander": "draws, until one is accepted",
     "reference/hex/graph_lift.py::ramanujan_lift": "draws, until one is accepted",
-    "reference/hex/cache.py::hex_append": "compressed spans, each after the ones before",
+    "reference/hex/cache.py::hex_append": "compressed spans, one after another",
     "reference/hex/cache.py::read_blocks": "compressed spans, each of a size of its own",
     "reference/hex/size.py::hex_bytes": "compressed spans, and their tensors",
     "reference/hex/size.py::paper_size": "tables of the paper",
@@ -38,7 +38,7 @@ ALLOWED_LOOPS: dict[str, str] = {
     "kernels/graphkv/refine.py::shares": "sizes of a protected window",
     "kernels/hubkv/refine.py::refine_among": "settings",
     "kernels/hex/_sparse_entries.py::tables": "tables of a mask",
-    "kernels/hex/attention.py::attended": "runs of spans of one length",
+    "kernels/hex/attention.py::attend_packed": "runs of spans of one length",
     "kernels/hex/attention.py::taken": "compressed spans",
     "vector/hex/attention.py::needs_gradients": "compressed spans, and what is stored of them",
     "kernels/hex/compress.py::hex_compress": "stored parts that are numbers",
@@ -48,16 +48,16 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/hex/_packed_products.py::fields": "bit fields of a lane",
     "vector/hex/_packed_products.py::repeat_bit_field_masks": "bit fields of a lane",
     "vector/hex/_packed_products.py::slots": "codes that go on in the next lane",
-    "vector/hex/_packed_products.py::Stream": "bit fields of a lane, and blocks of lanes",
+    "vector/hex/_packed_products.py::CodeLanes": "bit fields of a lane, and blocks of lanes",
     "vector/hex/attention.py::joined": "runs of spans of one length",
     "vector/hex/attention.py::restored": "compressed spans, keys and values",
     "vector/hex/attention.py::attend": "blocks of queries, and lengths of compressed spans",
-    "vector/hex/cache_layout.py::kept_by": "what is known of an entry",
-    "vector/hex/cache_layout.py::side_by_side": "compressed spans of one length, and their parts",
-    "vector/hex/cache_layout.py::kept_whole": "keys and values",
-    "vector/hex/cache_layout.py::StackedCache": "runs of spans of one length",
-    "vector/hex/cache_layout.py::StackedBlocks": "keys and values, and spans",
-    "vector/hex/decode_step.py::hex_decode": "compressed spans, each after the ones before",
+    "vector/hex/stacked_cache.py::kept_by": "what is known of an entry",
+    "vector/hex/stacked_cache.py::side_by_side": "compressed spans of one length, and their parts",
+    "vector/hex/stacked_cache.py::kept_whole": "keys and values",
+    "vector/hex/stacked_cache.py::StackedCache": "runs of spans of one length",
+    "vector/hex/stacked_cache.py::StackedBlocks": "keys and values, and spans",
+    "vector/hex/decode_step.py::hex_decode": "compressed spans, one after another",
     "vector/hex/random_biregular.py::swaps": "rounds of swaps, each over all repeated edges",
     "vector/hex/random_biregular.py::connect": "swaps, one for each component but the last",
     "vector/hex/random_biregular.py::_hangs_together": "steps of a walk, each over all edges",
@@ -73,7 +73,7 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/scorers/kvzip.py::_drawn": "blocks of queries, as many as a cache holds",
     "vector/hex/heavy_hitters.py::attention_mass": "blocks of queries, as many as a cache holds",
     "vector/hex/sensitivity.py::sensitivity": "over settings",
-    "vector/hex/sensitivity.py::stream": "compressed spans, each after the ones before",
+    "vector/hex/sensitivity.py::measure_sensitivity": "compressed spans, one after another",
     "vector/hex/spectrum.py::is_within": "steps of Lanczos, until the verdict is certain",
     "vector/hex/spectrum.py::_lanczos": "steps of Lanczos",
     "vector/retain.py::_by_counting": "over layers or batch rows, each a long pool",
@@ -119,7 +119,7 @@ def of_a_body(module: str) -> bool:
     return module.partition(".")[0] in ("reference", "optimized")
 
 
-def forbidden_calls(body: FunctionType) -> list[str]:
+def unvectorised_calls(body: FunctionType) -> list[str]:
     """Return what a vectorised body calls and must not.
 
     These are functions of the reference that have a vectorised counterpart, and functions with a

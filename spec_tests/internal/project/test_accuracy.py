@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 import reference
 from spec_tests.accuracy import assert_as_accurate, assert_close
-from spec_tests.noise import Noise
+from spec_tests.rounding_noise import Noise
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -12,7 +12,7 @@ import torch
 import optimized
 from optimized.bench import report
 from optimized.bench.bench_gather import gathered, layer
-from optimized.bench.bench_snapkv import TOKENS, layer_inputs, scores, usual_scores
+from optimized.bench.bench_snapkv import TOKENS, layer_inputs, naive_scores, scores
 from spec_tests.accuracy import assert_optimal
 from spec_tests.index import ROOT
 
@@ -22,7 +22,7 @@ PAGE = ROOT / "docs/performance.md"
 @pytest.mark.parametrize("tokens", TOKENS[:2])
 def test_the_usual_snapkv_ranks_as_ours_but_for_rounding(tokens):
     x = layer_inputs(tokens)
-    assert_optimal(optimized.retain(scores(**x), keep=512), usual_scores(**x))
+    assert_optimal(optimized.retain(scores(**x), keep=512), naive_scores(**x))
 
 
 def test_the_usual_gather_copies_the_same_entries_in_another_order():
@@ -79,7 +79,7 @@ class Bench:
     """The benchmark command with small operations, some of which may be set to fail."""
 
     def __init__(self, gpu, file, patch):
-        from optimized.bench.operations import Inputs, Operation
+        from optimized.bench.operations import Operation, OperationInputs
 
         self.gpu, self.file, self.done = gpu, file, []
         self.apart, self.failing, self.code = set[str](), dict[str, BaseException](), "a"
@@ -94,7 +94,7 @@ class Bench:
             def inputs(device):
                 if reason := self.failing.get(f"inputs of {name}"):
                     raise reason
-                return Inputs(dict(x=torch.zeros(4, device=device)))
+                return OperationInputs(dict(x=torch.zeros(4, device=device)))
 
             return Operation(step, name, shape, inputs, kernel)
 

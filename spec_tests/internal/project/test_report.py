@@ -13,10 +13,10 @@ import torch
 from jsonschema import Draft202012Validator
 
 import reference
-from spec_tests import functions_in_source
+from spec_tests import functions_called_by_tests
 from spec_tests.accuracy import are_equal, assert_close, assert_equal
 from spec_tests.index import HERE, ROOT
-from spec_tests.report import summary, tex
+from spec_tests.report import report_data, tex
 from spec_tests.report.blame import explaining_steps, steps
 from spec_tests.report.calls import LAST, SMALL, UNFAULTED, Call, record_calls, record_passing_calls
 from spec_tests.report.fault_diagnosis import find_fault, outcome_of
@@ -94,9 +94,9 @@ def test_a_cause_is_named_by_the_lie_that_answers_alike(account):
 
 def test_what_an_example_hunts_is_no_cause_nor_is_a_lie_that_answers_another_input_alike():
     shown, other = ({"hunts": "a hunted mistake", "snippet": "…", "lies": ()} for _ in range(2))
-    assert not summary.likely_mutants([shown, other])
-    assert not summary.likely_mutants([shown, other | {"lies": ["a lie"]}])
-    assert summary.likely_mutants([shown | {"lies": ["a lie"]}, other]) == ["a lie"]
+    assert not report_data.likely_mutants([shown, other])
+    assert not report_data.likely_mutants([shown, other | {"lies": ["a lie"]}])
+    assert report_data.likely_mutants([shown | {"lies": ["a lie"]}, other]) == ["a lie"]
 
 
 COMPOSED = """
@@ -186,12 +186,12 @@ def claim_of(function, *specs, level="values", follows=()):
 def test_a_failure_blames_the_equations_that_a_law_bears_or_that_no_other_function_states():
     law = claim_of("graphkv_refine", "GraphKV-7.2")
     alone = claim_of("graphkv_refine")
-    assert summary.failing_equations([law, alone], []) == {"GraphKV-7.2"}
+    assert report_data.failing_equations([law, alone], []) == {"GraphKV-7.2"}
     others = ["decay", "edges", "source_count", "concatenate_heads"]
-    assert summary.failing_equations([alone], others) == {"GraphKV-6.2"}
-    assert summary.failing_equations([alone | {"follows": ["decay"]}], others) == set()
+    assert report_data.failing_equations([alone], others) == {"GraphKV-6.2"}
+    assert report_data.failing_equations([alone | {"follows": ["decay"]}], others) == set()
     another = claim_of("segment_coverage", "HubKV-I")
-    assert summary.failing_equations([another], ["uniform_spread"]) == {"HubKV-Obs1"}
+    assert report_data.failing_equations([another], ["uniform_spread"]) == {"HubKV-Obs1"}
 
 
 PART = """
@@ -213,7 +213,7 @@ def test_a_part_of_a_run_blames_no_equation_of_a_function_that_it_leaves_out(sui
 def test_equations_stand_in_the_order_of_their_numbers():
     ids = ["GraphKV-10", "GraphKV-4", "GraphKV-7.1", "GraphKV-4.1"]
     ordered = ["GraphKV-4", "GraphKV-4.1", "GraphKV-7.1", "GraphKV-10"]
-    assert sorted(ids, key=summary.equation_sort_key) == ordered
+    assert sorted(ids, key=report_data.equation_sort_key) == ordered
 
 
 def test_an_edge_does_not_hide_that_ordinary_input_fails(account):
@@ -261,9 +261,9 @@ def test_the_report_says_the_equation_as_printed_its_section_and_the_version(acc
     card = card_of(account[1], "gate")
     assert card["printed"] == [r"\lambda = r^p, \qquad z_i = (1 - \lambda)\, s_i + \lambda\, u_i"]
     assert {"id": "HubKV-10", "where": "HubKV §3.3"}.items() <= card["equations"][0].items()
-    assert account[1]["suite"] == {"name": "kvspec", "version": summary.suite_version()}
+    assert account[1]["suite"] == {"name": "kvspec", "version": report_data.suite_version()}
     for form in (account[0], account[2]):
-        assert f"kvspec {summary.suite_version()}" in form
+        assert f"kvspec {report_data.suite_version()}" in form
     assert "λ = r^p,  z_i = (1 − λ) s_i + λ u_i" in account[0]
 
 
@@ -320,7 +320,7 @@ def test_an_equation_passes_or_fails_on_ordinary_input_and_the_rest_stands_besid
         "HubKV-17": outcome("untested"),
         "HEX-3.2c": outcome("passes"),
     }
-    assert summary.lines_by_paper(seen) == [
+    assert report_data.lines_by_paper(seen) == [
         "HEX: 1 of 1 equations offered pass",
         "HubKV: HubKV-10 fails; 1 of 5 equations offered pass; not all tests were run of HubKV-7; "
         "not judged, since others fail: HubKV-16, HubKV-17",
@@ -656,11 +656,11 @@ def test_every_equation_reads_as_text_and_as_mathml():
 
 def test_what_is_not_collected_asks_for_nothing_that_is_offered():
     for file in HERE.rglob("test_*.py"):
-        if "getattr(impl" not in functions_in_source.text(file):
-            for name in functions_in_source.names_by_function(file):
-                assert functions_in_source.functions_called_by(
+        if "getattr(impl" not in functions_called_by_tests.text(file):
+            for name in functions_called_by_tests.names_by_function(file):
+                assert functions_called_by_tests.functions_called_by(
                     file, name
-                ) <= functions_in_source.functions_in_text(file), (
+                ) <= functions_called_by_tests.functions_in_text(file), (
                     file,
                     name,
                 )

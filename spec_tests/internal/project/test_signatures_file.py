@@ -17,7 +17,7 @@ import torch
 
 import reference
 from optimized import distributed
-from reference._validation.docstrings import admits
+from reference._validation.contract_docstrings import admits
 
 GOLDEN = Path(__file__).parent / "signatures.txt"
 

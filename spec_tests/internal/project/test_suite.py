@@ -15,12 +15,12 @@ from jaxtyping import Float, TypeCheckError
 from torch import Tensor
 
 import reference
-from spec_tests.functions_in_source import functions_called_by
+from spec_tests.functions_called_by_tests import functions_called_by
 from spec_tests.implementation import move_to_device
 from spec_tests.index import HERE, ROOT
 from spec_tests.inputs import CORNERS, INPUTS, REFUSALS
 from spec_tests.limits import STRIKES, DoesNotEnd, Limit
-from spec_tests.test_agreement import check_types
+from spec_tests.test_agreement import with_type_checks
 
 VECTOR, LAW = "plateau-has-one-hub", "test_no_two_hubs_are_within_a_radius"
 GENERIC = ("test_agreement.py", "test_errors.py")
@@ -346,9 +346,9 @@ def halved(scores: Float[Tensor, "*heads tokens"]) -> Parts:
 
 def test_a_field_of_another_length_is_seen():
     scores = torch.ones(2, 4)
-    check_types(halved, halved)(scores)
+    with_type_checks(halved, halved)(scores)
     with pytest.raises(AssertionError, match="halves"):
-        check_types(halved, lambda scores: Parts(scores, (scores[0, :2],)))(scores)
+        with_type_checks(halved, lambda scores: Parts(scores, (scores[0, :2],)))(scores)
 
 
 def doubled(scores: Float[Tensor, "*heads tokens"]) -> Float[Tensor, "*heads tokens"]:
@@ -361,9 +361,9 @@ def doubled(scores: Float[Tensor, "*heads tokens"]) -> Float[Tensor, "*heads tok
 )
 def test_a_result_of_another_shape_or_dtype_is_seen(lie):
     scores = torch.ones(2, 3)
-    check_types(doubled, doubled)(scores)
+    with_type_checks(doubled, doubled)(scores)
     with pytest.raises(TypeCheckError):
-        check_types(doubled, lie)(scores)
+        with_type_checks(doubled, lie)(scores)
 
 
 @pytest.mark.parametrize(

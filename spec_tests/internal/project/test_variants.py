@@ -6,7 +6,7 @@
 from inspect import isfunction
 
 import reference
-from spec_tests.variants.make import MOST, VARIANTS
+from spec_tests.variants.registry import MOST, VARIANTS
 
 
 def test_every_public_function_has_a_correct_variant():

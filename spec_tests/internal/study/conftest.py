@@ -6,14 +6,14 @@ import pytest
 @pytest.fixture(scope="session")
 def command_model(tmp_path_factory):
     """Return a folder with a model."""
-    command_model = pytest.importorskip("spec_tests.internal.study.command_model")
+    command_model = pytest.importorskip("spec_tests.internal.study.command_runner")
     return command_model.save_random_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture
 def checked_command(command_model, tmp_path):
     """Return the command on that model."""
-    from spec_tests.internal.study.command_model import CommandRunner
+    from spec_tests.internal.study.command_runner import CommandRunner
 
     return CommandRunner(command_model, tmp_path)
 

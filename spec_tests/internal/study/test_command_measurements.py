@@ -28,9 +28,9 @@ from optimized.study.documents import Maker
 from optimized.study.overrides import KINDS, RECORDS, read
 from optimized.study.record import SCHEMA
 from optimized.tiny import WORDS
-from optimized.tiny.corpus_tokenizer import CorpusTokenizer
+from optimized.tiny.corpus_tokenizer import TokenizedCorpus
 from spec_tests.internal.models.random_model import LATENT
-from spec_tests.internal.study.command_model import TEXT, CommandRunner, save_random_model
+from spec_tests.internal.study.command_runner import TEXT, CommandRunner, save_random_model
 
 TIMES = "seconds"
 PAIR = ("--systems", "snapkv", "snapkv+graphkv", "kvzip+hubkv", "--ratios", "0.5")
@@ -92,7 +92,7 @@ def test_bytes_are_counted_where_a_character_is_cut(command_model):
 
 
 def test_facts_are_made_of_words_that_the_tokenizer_has_whole():
-    on = CorpusTokenizer(WORDS)
+    on = TokenizedCorpus(WORDS)
     for document in Maker(TEXT, on.tokenizer).documents(0, 6, [96, 97, 98], 32, 2):
         for question in document.questions:
             *value, newline = question.answer

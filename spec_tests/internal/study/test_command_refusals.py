@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from spec_tests.internal.study.command_model import main
+from spec_tests.internal.study.command_runner import main
 
 ROOT = Path(__file__).parent.parent.parent.parent
 

@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("transformers")
 
 from optimized.models.systems import system_named
-from optimized.study.chart import quality, series
+from optimized.study.chart import quality_against_bytes, series
 from optimized.study.compared_systems import everything
 from optimized.study.measurements import Row, Trial
 from optimized.study.pictures.drawing import INK, PAGE
@@ -26,7 +26,7 @@ from optimized.study.record import needles_unusable_reason
 from optimized.study.report import verdict_table_row
 from optimized.study.report_figures import svg_data_url
 from optimized.study.significance import fewest
-from spec_tests.internal.study.command_model import main
+from spec_tests.internal.study.command_runner import main
 
 LETTER = 5
 """Smallest width and height of a letter in units of the SVG."""
@@ -255,7 +255,7 @@ def test_a_verdict_says_what_differs_beside_the_ratio(signs, said):
 def test_every_name_stands_in_the_picture_and_covers_no_other():
     row = dict(store=None, scorer="h2o", refinement=None, refused=None, ratio=0.9, bits_change=0.1)
     rows = [row | dict(system=name, stored_percent=9.9) for name in everything()]
-    drawn = quality(series(rows, "bits_change"), "bits", 0.0, False) or ""
+    drawn = quality_against_bytes(series(rows, "bits_change"), "bits", 0.0, False) or ""
     width, height = map(float, re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', drawn)[0])
     found = re.findall(r'<text [^>]*\bx="([\d.]+)" y="([\d.]+)"[^>]*>([^<]+)</text>', drawn)
     places = sorted((float(y), float(x), name) for x, y, name in found if name in everything())
@@ -270,7 +270,7 @@ def test_lines_are_named_below_the_picture(refinement):
     row = dict(store=None, scorer="h2o", refinement=refinement, refused=None, bits_change=0.1)
     points = [row | dict(ratio=ratio, stored_percent=100 - 100 * ratio) for ratio in (0.5, 0.9)]
     rows = [point | dict(system=name) for name in everything() for point in points]
-    drawn = quality(series(rows, "bits_change"), "bits", 0.0, False) or ""
+    drawn = quality_against_bytes(series(rows, "bits_change"), "bits", 0.0, False) or ""
     for name in everything():
         assert f">{name}</text>" in drawn
 
@@ -281,9 +281,9 @@ def test_nothing_stored_stands_at_the_left_end():
         row | dict(ratio=ratio, stored_percent=percent, bits_change=percent)
         for ratio, percent in ((0.5, 50.0), (0.999, 0.0))
     ]
-    drawn = quality(series(rows, "bits_change"), "bits", 0.0, False) or ""
+    drawn = quality_against_bytes(series(rows, "bits_change"), "bits", 0.0, False) or ""
     assert "nan" not in drawn
-    assert quality([], "bits", 0.0, False) is None
+    assert quality_against_bytes([], "bits", 0.0, False) is None
 
 
 def test_a_picture_is_legible_on_light_and_on_dark_pages():

@@ -116,7 +116,9 @@ def test_twins_among_the_best_are_alike_until_they_decay(caught):
     keys, observed = caught.keys.clone(), torch.rand(2, 2, 2, 64) * 0.1
     keys[..., 10:19, :] = keys[..., 10:11, :]  # nine tokens with one key, and the highest scores
     observed[..., 10:19] = torch.linspace(1.0, 0.9, 9)
-    found, shown = graphkv_keys.likeness(caught._replace(keys=keys, observed=observed), "remedied")
+    found, shown = graphkv_keys.best_key_similarity(
+        caught._replace(keys=keys, observed=observed), "remedied"
+    )
     pairs = shown.before[*torch.triu_indices(10, 10, 1)]
     assert found["before"]["shown"] == pytest.approx(float(pairs.mean()), abs=1e-5)
     assert found["before"]["mean"] > found["every"]["mean"] + 0.5
@@ -128,7 +130,7 @@ def test_twins_among_the_best_are_alike_until_they_decay(caught):
 
 @pytest.mark.parametrize("reading", ["letter", "remedied"])
 def test_without_a_round_the_best_are_the_best(caught, reading):
-    found, plane = graphkv_keys.planes(caught, reading)
+    found, plane = graphkv_keys.best_key_spread(caught, reading)
     assert found["replaced"][0] == 0
     scores = caught.observed[1, 0, 0] if reading == "remedied" else caught.observed[1, 0].mean(0)
     best = scores[caught.content].topk(found["kept"]).indices

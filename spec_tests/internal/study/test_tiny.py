@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from optimized.tiny import BYTES, MODELS, WORDS, build_tokenizers, corpus, tasks, train
 from optimized.tiny.configs import PLANS, WARMUP
-from optimized.tiny.corpus_tokenizer import CorpusTokenizer, whole_words
+from optimized.tiny.corpus_tokenizer import TokenizedCorpus, single_token_words
 from optimized.tiny.evaluate import greedy_matches, needle, needle_accuracy, repeat_accuracy
 from optimized.tiny.muon import orthogonal
 
@@ -36,7 +36,7 @@ def name(request):
 @pytest.fixture(scope="module")
 def on(name):
     """Return the tokens of a model, all taken from the smaller split, which is fast to tokenise."""
-    found = CorpusTokenizer(MODELS[name])
+    found = TokenizedCorpus(MODELS[name])
     heldout = found.split("heldout")
     setattr(found, "split", lambda _: heldout)  # noqa: B010, a method
     return found
@@ -70,7 +70,7 @@ def test_any_text_comes_back(on, text):
 
 @pytest.mark.parametrize("text", ANY_TEXT)
 def test_a_token_of_the_model_of_bytes_is_a_byte(text):
-    assert CorpusTokenizer(BYTES).ids(text) == [*text.encode()]
+    assert TokenizedCorpus(BYTES).ids(text) == [*text.encode()]
 
 
 def test_the_marks_are_those_of_the_configuration(model, on):
@@ -78,9 +78,9 @@ def test_the_marks_are_those_of_the_configuration(model, on):
 
 
 def test_facts_are_words_where_there_are_words():
-    on = CorpusTokenizer(WORDS)
+    on = TokenizedCorpus(WORDS)
     assert len(on.words) == len(set(on.words)) > 400
-    assert CorpusTokenizer(BYTES).words == []
+    assert TokenizedCorpus(BYTES).words == []
     for seed in range(50):
         (fact,) = tasks.facts(Random(seed), 1, on.words)
         key, sign, value = (on.ids(text) for text in (fact.key, " = ", fact.value))
@@ -94,11 +94,11 @@ def test_facts_are_words_where_there_are_words():
 
 def test_a_word_that_a_tokenizer_does_not_know_is_none_that_it_has_whole():
     known = {"<unk>": 0} | {
-        word: 1 + place for place, word in enumerate(CorpusTokenizer(WORDS).words[:120])
+        word: 1 + place for place, word in enumerate(TokenizedCorpus(WORDS).words[:120])
     }
     bare = Tokenizer(WordLevel(known, unk_token="<unk>"))
     bare.pre_tokenizer = Whitespace()
-    whole = whole_words(PreTrainedTokenizerFast(tokenizer_object=bare, unk_token="<unk>"))
+    whole = single_token_words(PreTrainedTokenizerFast(tokenizer_object=bare, unk_token="<unk>"))
     assert sorted(whole) == sorted(known.keys() - {"<unk>"})
 
 

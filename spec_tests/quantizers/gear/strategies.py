@@ -10,7 +10,7 @@ import reference
 from spec_tests.hex.kcvt.strategies import scale_beyond_float16
 from spec_tests.quantizers.kivi.strategies import before_tokens, keys, scales, seeds
 from spec_tests.quantizers.low_rank.strategies import is_partial, one_channel_per_token, up_to
-from spec_tests.strategies import Refusal, real
+from spec_tests.strategies import Refusal, gaussian_tensor
 
 lengths = st.sampled_from([5, 8, 4, 6, 3, 7, 2, 1, 0])
 """Of spans, mostly such that something can err in them."""
@@ -79,7 +79,7 @@ def gear_compress(draw, sides=("channel", "token"), whole=False, exact=False):
     shape = (*before, draw(lengths), width)
     x, rank = draw(gear_spans(shape, by, settings["bits"], settings["outliers"]))
     if not (whole or exact or draw(st.booleans())):
-        x, rank = draw(real(*shape)), min(shape[-2:])
+        x, rank = draw(gaussian_tensor(*shape)), min(shape[-2:])
     return dict(x=x, by=by, rank=rank if whole else draw(up_to(rank)), **settings)
 
 

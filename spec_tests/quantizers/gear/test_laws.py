@@ -12,14 +12,14 @@ from torch import Tensor
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
 from spec_tests.quantizers.gear import oracle
 from spec_tests.quantizers.gear.strategies import gear_compress
-from spec_tests.strategies import real
+from spec_tests.strategies import gaussian_tensor
 
 pytestmark = pytest.mark.spec("HEX-GEAR")
 
 SIDES = st.sampled_from(["channel", "token"])
 SPANS = st.tuples(st.sampled_from([(1,), (2,), (2, 1)]), st.integers(1, 9), st.integers(1, 4))
-DENSE = SPANS.flatmap(lambda s: real(*s[0], *s[1:]))
-TALL = st.integers(4, 9).flatmap(lambda tokens: real(2, tokens, 4))
+DENSE = SPANS.flatmap(lambda s: gaussian_tensor(*s[0], *s[1:]))
+TALL = st.integers(4, 9).flatmap(lambda tokens: gaussian_tensor(2, tokens, 4))
 
 
 def restored(impl: Any, x: Tensor, **settings: Any) -> Tensor:
@@ -124,7 +124,7 @@ def test_the_error_of_a_head_never_grows_with_the_rank(impl, x, by, share, seed)
         assert_at_most(more + scale, fewer + scale)
 
 
-@given(real(2, 9, 4), SIDES, st.integers(1, 4))
+@given(gaussian_tensor(2, 9, 4), SIDES, st.integers(1, 4))
 def test_codes_are_used_and_a_correction_helps(impl, x, by, bits):
     x = x.double()
     none, one = (norm(x - restored(impl, x, by=by, bits=bits, rank=r)) for r in (0, 1))

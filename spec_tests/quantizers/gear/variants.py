@@ -5,7 +5,7 @@ import torch
 import reference
 from reference import GearBlock
 from spec_tests.quantizers.low_rank.variants import orthonormal_at_each_pass
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 def as_rows(x, by):

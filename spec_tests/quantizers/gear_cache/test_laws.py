@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.strategies import real
+from spec_tests.strategies import gaussian_tensor
 
 pytestmark = pytest.mark.spec("HEX-GEAR")
 
@@ -36,7 +36,12 @@ def streams(draw):
     )
     one_by_one = st.just([*range(prompt, tokens)])
     cuts = draw(st.lists(st.integers(prompt, tokens), max_size=3) | one_by_one)
-    return (draw(real(*shape)), draw(real(*shape))), prompt, settings, sorted(cuts)
+    return (
+        (draw(gaussian_tensor(*shape)), draw(gaussian_tensor(*shape))),
+        prompt,
+        settings,
+        sorted(cuts),
+    )
 
 
 def parts(stream, start, stop=None):

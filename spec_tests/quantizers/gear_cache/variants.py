@@ -7,7 +7,7 @@ from spec_tests.quantizers.gear.variants import (
     scatter_outliers_and_add_correction,
     subtract_part_by_part,
 )
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 def with_block(cache, keys, values, rank):

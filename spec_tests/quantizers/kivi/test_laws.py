@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.quantizers.kivi import oracle
 from spec_tests.quantizers.kivi.strategies import kivi_settings, kivi_streams
-from spec_tests.strategies import real
+from spec_tests.strategies import gaussian_tensor
 
 pytestmark = pytest.mark.spec("HEX-KIVI")
 
@@ -23,7 +23,11 @@ def gaussian(draw, most=3):
     settings = draw(kivi_settings())
     tokens = draw(st.integers(1, most * settings["residual"] + 1))
     shape = (*draw(SHAPES), tokens, settings["group"] * draw(st.integers(1, 2)))
-    return draw(real(*shape)).double(), draw(real(*shape)).double() + 3, settings
+    return (
+        draw(gaussian_tensor(*shape)).double(),
+        draw(gaussian_tensor(*shape)).double() + 3,
+        settings,
+    )
 
 
 @st.composite
@@ -58,7 +62,7 @@ def test_every_head_is_what_the_definition_gives_one_number_at_a_time(impl, x):
 @pytest.mark.spec("HEX-3.4b")
 @given(st.sampled_from([2, 4, 8]), st.integers(1, 6), st.data())
 def test_one_group_of_all_tokens_without_a_residual_is_kcvt(impl, bits, tokens, data):
-    keys = data.draw(real(2, 2, tokens, 2 * tokens))
+    keys = data.draw(gaussian_tensor(2, 2, tokens, 2 * tokens))
     cache = impl.kivi_prefill(keys, keys, bits, group=tokens, residual=tokens)
     assert cache.residual_keys.shape[-2] == 0
     assert_close(impl.kivi_read(cache)[0], impl.kcvt(keys, keys, bits)[0], 2 * keys.abs().max())
@@ -99,7 +103,7 @@ def test_append_never_changes_a_byte_of_earlier_groups(impl, x):
             assert_equal(new.narrow(axis, 0, old.shape[axis]), old)
 
 
-@given(real(2, 9, 4), real(2, 9, 4), st.integers(1, 4))
+@given(gaussian_tensor(2, 9, 4), gaussian_tensor(2, 9, 4), st.integers(1, 4))
 def test_codes_are_used_where_they_are_supposed_to_be(impl, keys, values, bits):
     restored = impl.kivi_read(impl.kivi_prefill(keys, values, bits, group=4, residual=4))
     assert ((restored[0] - keys)[..., :4, :].abs().amax(-2) > 0).all()
@@ -107,7 +111,9 @@ def test_codes_are_used_where_they_are_supposed_to_be(impl, keys, values, bits):
     assert ((restored[1] - values)[..., :5, :].abs().amax(-1) > 0).all()
 
 
-@given(real(2, 8, 4), st.integers(1, 8), st.sampled_from([torch.float16, torch.bfloat16]))
+@given(
+    gaussian_tensor(2, 8, 4), st.integers(1, 8), st.sampled_from([torch.float16, torch.bfloat16])
+)
 def test_clamping_before_rounding_gives_the_same_codes(impl, x, bits, dtype):
     # far from zero, where stored scales are off by as much as a step
     keys = (x + 50).to(dtype)
@@ -120,7 +126,7 @@ def test_clamping_before_rounding_gives_the_same_codes(impl, x, bits, dtype):
     assert_equal(codes.float(), clamped_first)
 
 
-@given(real(2, 1, 4), st.integers(1, 8))
+@given(gaussian_tensor(2, 1, 4), st.integers(1, 8))
 def test_constant_groups_come_back_exactly(impl, x, bits):
     keys, values = x.expand(2, 8, 4), x[..., :1].expand(2, 8, 4)
     restored = impl.kivi_read(impl.kivi_prefill(keys, values, bits, group=4, residual=4))

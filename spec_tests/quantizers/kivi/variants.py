@@ -8,7 +8,7 @@ import torch
 
 import reference
 from reference import KiviCache
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 def coded(rows, bits, group, scales):

@@ -5,7 +5,7 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.quantizers.kivi.strategies import keys, seeds
-from spec_tests.strategies import real
+from spec_tests.strategies import gaussian_tensor
 
 matrices = st.sampled_from([(4, 3), (6, 2), (3, 4), (5, 4), (3, 3), (1, 2), (0, 3), (4, 0)])
 
@@ -37,7 +37,7 @@ def low_rank(draw):
     ranks = marks.any(-2).sum(-1)
     most = int(ranks.min()) if ranks.size else 4
     if kind == "any":
-        x, most = draw(real(*shape)), min(shape[-2:])
+        x, most = draw(gaussian_tensor(*shape)), min(shape[-2:])
     return dict(
         x=x * 0 if kind == "zero" else x,
         rank=draw(up_to(most)),

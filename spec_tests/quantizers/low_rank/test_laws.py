@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
 from spec_tests.inputs import INPUTS
 from spec_tests.quantizers.low_rank import oracle
-from spec_tests.strategies import real
+from spec_tests.strategies import gaussian_tensor
 
 pytestmark = pytest.mark.spec("HEX-GEAR")
 
-MATRICES = st.tuples(st.integers(1, 9), st.integers(1, 5)).flatmap(lambda s: real(2, *s))
+MATRICES = st.tuples(st.integers(1, 9), st.integers(1, 5)).flatmap(lambda s: gaussian_tensor(2, *s))
 SEEDS = st.integers(0, 100)
 
 
@@ -23,7 +23,7 @@ def left_over(impl, x, rank, seed=0, rounds=3):
     return torch.linalg.matrix_norm(x - factors.left @ factors.right.mT)
 
 
-@given(MATRICES | real(2, 9, 5), SEEDS, st.integers(1, 3))
+@given(MATRICES | gaussian_tensor(2, 9, 5), SEEDS, st.integers(1, 3))
 def test_a_higher_rank_never_leaves_more(impl, x, seed, rounds):
     x = x.double()
     norms = [left_over(impl, x, rank, seed, rounds) for rank in range(min(x.shape[-2:]) + 1)]
@@ -33,7 +33,7 @@ def test_a_higher_rank_never_leaves_more(impl, x, seed, rounds):
         assert_at_most(more + scale, fewer + scale)
 
 
-@given(st.integers(1, 5).flatmap(lambda n: real(2, n, n)), st.integers(0, 3), SEEDS)
+@given(st.integers(1, 5).flatmap(lambda n: gaussian_tensor(2, n, n)), st.integers(0, 3), SEEDS)
 def test_full_rank_leaves_nothing(impl, x, extra, seed):
     # turns: no direction is stronger than another
     turn = torch.linalg.qr(x.double()).Q
@@ -68,7 +68,7 @@ def test_the_correction_is_what_one_number_at_a_time_gives(impl, x):
     assert_close(product, alone, exact["x"].abs().sum())
 
 
-@given(real(9, 4), st.integers(1, 3), SEEDS)
+@given(gaussian_tensor(9, 4), st.integers(1, 3), SEEDS)
 def test_directions_much_stronger_than_the_rest_are_found(impl, x, rank, seed):
     """Each pass leaves a sixteenth of the others in them, wherever the iteration starts."""
     left, _, right = torch.linalg.svd(x.double(), full_matrices=False)
@@ -95,7 +95,7 @@ def test_the_seed_alone_decides(impl, x, rank):
 
 
 @pytest.mark.ours_only
-@given(real(6, 4), SEEDS)
+@given(gaussian_tensor(6, 4), SEEDS)
 def test_a_direction_is_on_the_side_of_the_column_it_came_from(impl, x, seed):
     start = 2 * np.random.RandomState([seed, 4]).random_sample(4) - 1
     reached = x.double() @ torch.from_numpy(start)
@@ -104,7 +104,7 @@ def test_a_direction_is_on_the_side_of_the_column_it_came_from(impl, x, seed):
     assert right[:, 0] @ torch.from_numpy(start) > 0
 
 
-@given(real(6, 4), SEEDS)
+@given(gaussian_tensor(6, 4), SEEDS)
 def test_another_seed_starts_elsewhere(impl, x, seed):
     one, other = (impl.low_rank(x.double(), 1, 1, s).left for s in (seed, seed + 1))
     assert not torch.equal(one, other)

@@ -5,7 +5,7 @@
 import torch
 
 from reference import LowRank
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 @register_variant("low_rank")

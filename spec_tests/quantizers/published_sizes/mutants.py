@@ -1,6 +1,6 @@
 """Mutants of the sizes printed for KIVI and GEAR."""
 
-from spec_tests.mutants.make import register_mutants
+from spec_tests.mutants.registry import register_mutants
 
 mutant = register_mutants("quantizers/published_sizes")
 mutant("""

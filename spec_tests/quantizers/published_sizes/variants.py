@@ -3,7 +3,7 @@
 from statistics import fmean
 
 from reference import PaperSize, gear_size, kivi_size
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 @register_variant("kivi_share")

@@ -4,7 +4,7 @@ import torch
 
 import reference
 from reference import KiviCache, QuantizerBytes
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 @register_variant("quantizer_bytes")

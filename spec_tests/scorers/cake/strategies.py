@@ -3,9 +3,9 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.attention.strategies import queries_beside
-from spec_tests.scorers.padded import bad_padding, batches, groups, key_heads, lengths, masks
-from spec_tests.strategies import Refusal, real, signed
+from spec_tests.attention.strategies import query_refusals
+from spec_tests.scorers.padding_masks import bad_padding, batches, groups, key_heads, lengths, masks
+from spec_tests.strategies import Refusal, gaussian_tensor, signed_sixteenths
 
 temperatures = st.sampled_from([0.5, 1.0, 2.0])
 
@@ -16,7 +16,7 @@ def observation_window_inputs(draw, batch=batches):
     batch, width, window = draw(batch), draw(st.integers(1, 3)), draw(st.sampled_from([2, 3, 2, 4]))
     kv_heads, group, tokens = draw(key_heads), draw(groups), draw(lengths)
     count = draw(st.integers(min(window, tokens), tokens))
-    number = draw(st.sampled_from([signed, real]))
+    number = draw(st.sampled_from([signed_sixteenths, gaussian_tensor]))
     return dict(
         queries=draw(number(*batch, kv_heads * group, count, width)),
         keys=draw(number(*batch, kv_heads, tokens, width)),
@@ -50,7 +50,7 @@ valid = torch.arange(6) > 0
 seen = dict(queries=queries, keys=keys, window=2, valid=valid)
 
 bad_attention = [
-    *queries_beside(tokens=6),
+    *query_refusals(tokens=6),
     Refusal("queries", lambda q: q[:, :1], ValueError, "the last 2"),
     bad_padding,
 ]

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.scorers.cake import oracle
 from spec_tests.scorers.cake.strategies import cake, cake_preference
-from spec_tests.scorers.padded import masks
 from spec_tests.scorers.padding_invariance import alone, assert_rows
-from spec_tests.strategies import real
+from spec_tests.scorers.padding_masks import masks
+from spec_tests.strategies import gaussian_tensor
 
 pytestmark = pytest.mark.spec("GraphKV-CAKE")
 
 
 @st.composite
-def grouped(draw, group, number=real):
+def grouped(draw, group, number=gaussian_tensor):
     """Two rows of an odd number of tokens, padded differently, with the given groups."""
     tokens, width = draw(st.sampled_from([5, 7])), draw(st.integers(1, 2))
     kv_heads = 1 if group == 8 else 2

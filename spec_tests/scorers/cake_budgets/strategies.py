@@ -5,8 +5,8 @@ from functools import partial
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.scorers.padded import batches
-from spec_tests.strategies import Refusal, grid, real
+from spec_tests.scorers.padding_masks import batches
+from spec_tests.strategies import Refusal, gaussian_tensor, grid
 
 
 @st.composite
@@ -19,7 +19,7 @@ def cake_budgets(draw, most=14):
     window = draw(st.integers(0, 4))
     # a share that all but fills the budget leaves no gap between two roundings of its quota
     of_grid = partial(grid, high=8)
-    number, power = draw(st.sampled_from([(of_grid, 1), (real, 1), (of_grid, 4)]))
+    number, power = draw(st.sampled_from([(of_grid, 1), (gaussian_tensor, 1), (of_grid, 4)]))
     rows, beyond = torch.Size(batch).numel(), draw(st.integers(0, most))
     # a prompt is evicted from where it is longer than the budget and a window
     near = st.sampled_from([2, 1, 3, 5, 0, 8]).map(lambda more: beyond + 2 * window + more)

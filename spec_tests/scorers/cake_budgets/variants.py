@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 def lengths(preferences, tokens):

@@ -4,7 +4,7 @@ import torch
 from hypothesis import strategies as st
 
 from reference import QueryStatistics
-from spec_tests.scorers.padded import bad_padding, batches, groups, key_heads, lengths, masks
+from spec_tests.scorers.padding_masks import bad_padding, batches, groups, key_heads, lengths, masks
 from spec_tests.scorers.query_statistics.strategies import (
     keys,
     moments,

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.scorers.expected_attention import oracle
 from spec_tests.scorers.expected_attention.strategies import expected_attention
-from spec_tests.scorers.padded import masks
 from spec_tests.scorers.padding_invariance import starts
-from spec_tests.strategies import grid, signed
+from spec_tests.scorers.padding_masks import masks
+from spec_tests.strategies import grid, signed_sixteenths
 
 pytestmark = pytest.mark.spec("HubKV-ExpectedAttention")
 
@@ -22,7 +22,7 @@ drawn = expected_attention()
 def grouped(draw, group):
     """Two rows of an odd number of tokens, padded differently, with the given groups."""
     tokens, width = draw(st.sampled_from([3, 5])), draw(st.integers(1, 2))
-    number = lambda *shape: draw(signed(*shape))  # noqa: E731
+    number = lambda *shape: draw(signed_sixteenths(*shape))  # noqa: E731
     kv_heads = 1 if group == 8 else 2
     root = number(2, kv_heads * group, width, width)
     return dict(

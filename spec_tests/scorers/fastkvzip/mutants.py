@@ -1,6 +1,6 @@
 """Mutants of FastKVzip's gate and its loss."""
 
-from spec_tests.mutants.make import register_mutants
+from spec_tests.mutants.registry import register_mutants
 
 mutant = register_mutants("scorers/fastkvzip")
 mutant("""

@@ -4,10 +4,10 @@ import torch
 from hypothesis import strategies as st
 
 from reference import GateWeights
-from spec_tests.scorers.padded import bad_padding, batches, key_heads, lengths, masks
-from spec_tests.strategies import Refusal, grid, real, signed
+from spec_tests.scorers.padding_masks import bad_padding, batches, key_heads, lengths, masks
+from spec_tests.strategies import Refusal, gaussian_tensor, grid, signed_sixteenths
 
-numbers = st.sampled_from([signed, real])
+numbers = st.sampled_from([signed_sixteenths, gaussian_tensor])
 
 
 @st.composite

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.scorers.fastkvzip import oracle
 from spec_tests.scorers.fastkvzip.strategies import fastkvzip, fastkvzip_loss
-from spec_tests.scorers.padded import masks
-from spec_tests.strategies import signed
+from spec_tests.scorers.padding_masks import masks
+from spec_tests.strategies import signed_sixteenths
 
 pytestmark = pytest.mark.spec("HubKV-FastKVzip")
 
@@ -19,7 +19,7 @@ gated, judged = fastkvzip(), fastkvzip_loss()
 @st.composite
 def grouped(draw, group):
     """Two rows of an odd number of tokens, padded differently, with the given groups."""
-    number = lambda *shape: draw(signed(*shape))  # noqa: E731
+    number = lambda *shape: draw(signed_sixteenths(*shape))  # noqa: E731
     tokens, weights = draw(st.sampled_from([3, 5])), draw(gated)["weights"]
     shapes = ((1, group, 2, 2), (1, group, 2), (2,), (1, 2, 2), (2,), (1, 3, 2), (1, group))
     return dict(

@@ -4,8 +4,8 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.scorers.fastkvzip.strategies import hidden, nowhere, scores, valid
-from spec_tests.scorers.padded import bad_padding
-from spec_tests.strategies import Refusal, always, grid, real
+from spec_tests.scorers.padding_masks import bad_padding
+from spec_tests.strategies import Refusal, always, gaussian_tensor, grid
 
 
 @st.composite
@@ -15,7 +15,7 @@ def train_fastkvzip(draw):
     valid = torch.arange(tokens) >= draw(st.integers(0, tokens - 1))
     valid = valid.expand(*batch, -1).contiguous()
     return dict(
-        hidden=draw(real(*batch, tokens, width)),
+        hidden=draw(gaussian_tensor(*batch, tokens, width)),
         targets=draw(grid(*batch, draw(st.integers(1, 2)), tokens)),
         group=draw(st.integers(1, 2)),
         steps=draw(st.integers(0, 3)),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
 from spec_tests.scorers.fastkvzip_trainer.strategies import train_fastkvzip
-from spec_tests.strategies import grid, signed
+from spec_tests.strategies import grid, signed_sixteenths
 
 pytestmark = pytest.mark.spec("HubKV-FastKVzip")
 
@@ -30,7 +30,7 @@ def gradient(impl, weights, x):
 @st.composite
 def lessons(draw):
     """Hidden states and scores to learn, in float64."""
-    hidden, targets = draw(signed(4, 3)), draw(grid(2, 4))
+    hidden, targets = draw(signed_sixteenths(4, 3)), draw(grid(2, 4))
     return dict(hidden=hidden.double(), targets=targets.double())
 
 

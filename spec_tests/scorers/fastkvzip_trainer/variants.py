@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from reference import GateWeights, fastkvzip, fastkvzip_loss
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 class Gate(nn.Module):

@@ -15,7 +15,7 @@ from spec_tests.scorers.attention_inputs import (
     queries,
     valid,
 )
-from spec_tests.scorers.padded import bad_padding
+from spec_tests.scorers.padding_masks import bad_padding
 from spec_tests.strategies import Refusal, grid
 
 

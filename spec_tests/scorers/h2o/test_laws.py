@@ -10,14 +10,18 @@ from hypothesis import strategies as st
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.attention.strategies import shifts
 from spec_tests.inputs import INPUTS
-from spec_tests.scorers.attention_inputs import attended, log_sum_exp_beside_padding, two_row_batch
+from spec_tests.scorers.attention_inputs import (
+    attended,
+    log_sum_exp_with_padding_fill,
+    two_row_batch,
+)
 from spec_tests.scorers.h2o import oracle
 from spec_tests.scorers.padding_invariance import assert_rows
-from spec_tests.strategies import signed
+from spec_tests.strategies import signed_sixteenths
 
 pytestmark = pytest.mark.spec("GraphKV-H2O")
 
-sequences = attended(number=signed)
+sequences = attended(number=signed_sixteenths)
 
 
 @given(two_row_batch())
@@ -28,7 +32,7 @@ def test_mass_is_what_every_query_of_the_group_hands_out(impl, x):
 @given(sequences, st.sampled_from([-torch.inf, torch.nan]), shifts)
 def test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logit(impl, x, beside, shift):
     try:
-        mass = impl.h2o_mass(**x, log_sum_exp=log_sum_exp_beside_padding(x, beside) + shift)
+        mass = impl.h2o_mass(**x, log_sum_exp=log_sum_exp_with_padding_fill(x, beside) + shift)
     except ValueError as error:
         raise AssertionError("what stands at padding is read") from error
     exact = impl.h2o_mass(**x).double() * math.exp(-shift)
@@ -40,7 +44,7 @@ def test_of_a_long_prompt_each_query_has_its_own(impl):
     x = dict(valid=torch.arange(300) >= 20)
     for name, heads in dict(queries=2, keys=1).items():
         x[name] = torch.randn(heads, 300, 1, generator=generator)
-    mass = impl.h2o_mass(**x, log_sum_exp=log_sum_exp_beside_padding(x))
+    mass = impl.h2o_mass(**x, log_sum_exp=log_sum_exp_with_padding_fill(x))
     assert_close(mass, impl.h2o_mass(**x).double(), 600.0)
 
 

@@ -4,7 +4,7 @@ import torch
 
 from reference import Scored
 from spec_tests.scorers.dense_attention import accumulation_dtype, last, real, weights
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 def added(drawn, mass, valid):

@@ -8,7 +8,7 @@ import torch
 from reference import Scored
 from spec_tests.numpy_adapter import among_tensors
 from spec_tests.scorers.dense_attention import real
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 @register_variant("knorm")

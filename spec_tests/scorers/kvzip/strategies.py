@@ -3,8 +3,8 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.attention.strategies import queries_beside
-from spec_tests.scorers.padded import (
+from spec_tests.attention.strategies import query_refusals
+from spec_tests.scorers.padding_masks import (
     bad_padding,
     batches,
     groups,
@@ -13,9 +13,9 @@ from spec_tests.scorers.padded import (
     masks,
     with_last_token_padded,
 )
-from spec_tests.strategies import Refusal, grid, longer, real, signed
+from spec_tests.strategies import Refusal, gaussian_tensor, grid, longer, signed_sixteenths
 
-numbers = st.sampled_from([signed, real])
+numbers = st.sampled_from([signed_sixteenths, gaussian_tensor])
 some = st.sampled_from([(2,), ()])
 
 
@@ -90,7 +90,7 @@ generator = torch.Generator().manual_seed(11)
 queries, keys, echo = (torch.randn(n, 4, 2, generator=generator) for n in (4, 2, 2))
 valid = torch.arange(4) > 0
 past = torch.zeros(2, 4)
-bad_queries = queries_beside(tokens=4)
+bad_queries = query_refusals(tokens=4)
 bad_echo = Refusal("repeat_valid", with_last_token_padded, ValueError, "on the left")
 
 

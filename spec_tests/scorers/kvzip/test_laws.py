@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.scorers.kvzip import oracle
 from spec_tests.scorers.kvzip.strategies import chunk_count, kvzip, kvzip_chunk
-from spec_tests.scorers.padded import masks
 from spec_tests.scorers.padding_invariance import starts
-from spec_tests.strategies import real
+from spec_tests.scorers.padding_masks import masks
+from spec_tests.strategies import gaussian_tensor
 
 pytestmark = pytest.mark.spec("HubKV-KVzip")
 
 
 @st.composite
-def grouped(draw, group, number=real):
+def grouped(draw, group, number=gaussian_tensor):
     """Two rows of an odd number of tokens, padded differently; two chunks of three, one sink."""
     kv_heads = 1 if group == 8 else 2
     keys = draw(number(2, kv_heads, 7, 2))

@@ -5,7 +5,7 @@ import torch
 
 from reference import Scored
 from spec_tests.scorers.dense_attention import accumulation_dtype, ends, real
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 @register_variant("kvzip_chunk")

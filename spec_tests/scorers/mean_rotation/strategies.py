@@ -3,7 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.scorers.padded import batches
+from spec_tests.scorers.padding_masks import batches
 from spec_tests.scorers.query_statistics.strategies import counts
 from spec_tests.strategies import Refusal, grid
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.scorers.padded import masks
+from spec_tests.scorers.padding_masks import masks
 from spec_tests.scorers.query_statistics import oracle
-from spec_tests.strategies import signed
+from spec_tests.strategies import signed_sixteenths
 
 pytestmark = pytest.mark.spec("HubKV-ExpectedAttention")
 
@@ -20,7 +20,7 @@ def prompt(draw):
     """Two rows of queries, padded differently, and no past."""
     tokens, width = draw(st.integers(0, 9)), draw(st.integers(1, 2))
     return dict(
-        queries=draw(signed(2, draw(st.integers(1, 3)), tokens, width)),
+        queries=draw(signed_sixteenths(2, draw(st.integers(1, 3)), tokens, width)),
         sinks=draw(st.integers(0, 5)),
         valid=draw(masks((2,), tokens)),
     )

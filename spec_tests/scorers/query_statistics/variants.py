@@ -4,7 +4,7 @@ import torch
 
 from reference import QueryStatistics
 from spec_tests.scorers.dense_attention import accumulation_dtype, real
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 def counting(queries, sinks, valid, past):

@@ -12,13 +12,13 @@ from spec_tests.accuracy import assert_close, assert_equal, cast
 from spec_tests.inputs import SCORED
 from spec_tests.scorers.attention_inputs import attended
 from spec_tests.scorers.padding_invariance import alone
-from spec_tests.strategies import signed
+from spec_tests.strategies import signed_sixteenths
 
 pytestmark = pytest.mark.spec(
     "GraphKV-KNorm", "GraphKV-H2O", "GraphKV-SnapKV", "GraphKV-CAKE", "HubKV-StreamingLLM"
 )
 
-sequences = attended(least=2, number=signed)
+sequences = attended(least=2, number=signed_sixteenths)
 
 # Of more than queries, keys and padding, or of several stretches of them: laws of their own.
 ELSEWHERE = ("expected_attention", "fastkvzip", "kvzip")

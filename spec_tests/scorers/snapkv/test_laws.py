@@ -11,16 +11,20 @@ from hypothesis import strategies as st
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.attention.strategies import shifts
 from spec_tests.inputs import INPUTS
-from spec_tests.scorers.attention_inputs import attended, log_sum_exp_beside_padding, two_row_batch
+from spec_tests.scorers.attention_inputs import (
+    attended,
+    log_sum_exp_with_padding_fill,
+    two_row_batch,
+)
 from spec_tests.scorers.padding_invariance import assert_rows
 from spec_tests.scorers.snapkv import oracle
-from spec_tests.strategies import signed
+from spec_tests.strategies import signed_sixteenths
 
 pytestmark = pytest.mark.spec("GraphKV-SnapKV")
 
 poolings = st.sampled_from(["average", "max"])
 kernels = st.sampled_from([1, 3, 5])
-sequences = attended(least=3, number=signed)
+sequences = attended(least=3, number=signed_sixteenths)
 
 
 @given(two_row_batch(), st.integers(1, 4), kernels, poolings)
@@ -34,7 +38,7 @@ def test_a_score_is_the_pooled_attention_of_the_window(impl, x, window, kernel, 
 def test_a_score_is_of_what_the_log_sum_exp_leaves_of_a_logit(impl, x, shift, window, pooling):
     rest = dict(window=window, pooling=pooling)
     wanted = impl.snapkv(**x, **rest)
-    scored = impl.snapkv(**x, **rest, log_sum_exp=log_sum_exp_beside_padding(x, 0.0) + shift)
+    scored = impl.snapkv(**x, **rest, log_sum_exp=log_sum_exp_with_padding_fill(x, 0.0) + shift)
     assert_close(scored.scores, wanted.scores.double() * math.exp(-shift), window)
     assert_equal(scored.protected, wanted.protected)
 

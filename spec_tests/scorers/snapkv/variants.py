@@ -5,7 +5,7 @@ import torch.nn.functional as F
 
 from reference import Scored
 from spec_tests.scorers.dense_attention import accumulation_dtype, last, real, weights
-from spec_tests.variants.make import register_variant
+from spec_tests.variants.registry import register_variant
 
 
 def drawn(queries, keys, window, valid, log_sum_exp):

@@ -3,14 +3,14 @@
 from hypothesis import strategies as st
 
 from spec_tests.scorers.attention_inputs import attended, cache, valid
-from spec_tests.scorers.padded import bad_padding
-from spec_tests.strategies import signed
+from spec_tests.scorers.padding_masks import bad_padding
+from spec_tests.strategies import signed_sixteenths
 
 
 @st.composite
 def streaming_llm(draw):
     """Rows shorter and longer than the sinks."""
-    x = draw(attended(number=signed))
+    x = draw(attended(number=signed_sixteenths))
     return dict(keys=x["keys"], sinks=draw(st.sampled_from([2, 1, 4, 0, 3, 9])), valid=x["valid"])
 
 

@@ -14,7 +14,7 @@ from reference._validation.contract import FLAG, NUMBERS, SEVERAL, tensor_kind
 from reference._validation.types import BoundsTest, choices_of, members
 
 WIDTH = 92
-TYPE_RULES = {"same_dtype", "continued", "of_one_dtype", "joining", "tensor_holding"}
+TYPE_RULES = {"same_dtype", "dtype_of_cache", "of_one_dtype", "joining", "tensor_holding"}
 """Rules that raise a TypeError; every other one raises a ValueError."""
 
 
@@ -22,7 +22,7 @@ def documented(public: Any) -> Any:
     """Write what is admitted and what is refused into the docstring of a function or settings."""
     if isinstance(public, type) and not hasattr(public, "_fields"):
         return public
-    said = {name: f"{name} ({words}):" for name, words in admitted(public).items()}
+    said = {name: f"{name} ({words}):" for name, words in describe_parameters(public).items()}
     prose, source, cites = (getdoc(public) or "").partition("\n\nSource:")
     if not isinstance(public, type):
         head, args, rest = prose.partition("\nArgs:\n")
@@ -36,7 +36,7 @@ def documented(public: Any) -> Any:
     return public
 
 
-def admitted(public: Callable[..., Any]) -> dict[str, str]:
+def describe_parameters(public: Callable[..., Any]) -> dict[str, str]:
     """Say what each argument or setting may be."""
     hints = get_type_hints(public, include_extras=True)
     return {name: admits(hint) for name, hint in hints.items() if name != "return"}

@@ -14,8 +14,8 @@ from torch import Tensor
 import reference
 from reference.hex import expander
 from spec_tests.inputs import DRAWN
-from spec_tests.noise import Noise
 from spec_tests.report.calls import mapped
+from spec_tests.rounding_noise import Noise
 
 Function = Callable[..., Any]
 Level = Literal["values", "edges"]
@@ -53,7 +53,7 @@ def register_variant(name: str, level: Level = "edges") -> Callable[[Function], 
     return register
 
 
-class VariantModule:
+class ReferenceWithVariants:
     """A module with the variant number `place` of each function that has one, else the reference's.
 
     `changed` names the functions on which it is tested.
@@ -86,7 +86,7 @@ class VariantModule:
         return self.chosen.get(name) or getattr(reference, name)
 
 
-class Wrapped:
+class WrappedReference:
     """The reference with every function wrapped."""
 
     def __init__(self, wrap: Callable[[Function], Function]):
@@ -163,7 +163,7 @@ class ReseededStore(reference.MaskStore):
         super().__init__(directory, capacity, generate)
 
 
-class ReseededReference(Wrapped):
+class ReseededReference(WrappedReference):
     """The reference on other random streams, tested on the functions that use them."""
 
     changed = frozenset(DRAWN)

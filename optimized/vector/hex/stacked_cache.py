@@ -58,10 +58,10 @@ class Entries(NamedTuple):
 
     def stored(self, begins: Tensor) -> Tensor:
         """Return the storage index of each entry, given that of each token's first entry."""
-        return picked(begins.flatten(2).flatten(0, 1), self.tokens) + self.rank
+        return take_columns(begins.flatten(2).flatten(0, 1), self.tokens) + self.rank
 
 
-def picked(rows: Tensor, places: Tensor) -> Tensor:
+def take_columns(rows: Tensor, places: Tensor) -> Tensor:
     """Return the same places of all rows; for a single row this is several times as fast."""
     return rows[0].index_select(0, places)[None] if len(rows) == 1 else rows[:, places]
 

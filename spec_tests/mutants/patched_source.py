@@ -16,7 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 import reference
-from spec_tests.report.blame import without_function_cache
+from spec_tests.report.blame import unwrap_cached_function
 
 Names = dict[str, Any]
 ROOT = Path(reference.__file__).parent
@@ -32,7 +32,7 @@ def patched_reference(file: str, old: str, new: str) -> Names:
         vars(copies[name]).update(vars(module))
     twins: dict[int, Any] = {id(module): copies[name] for name, module in modules.items()}
     for name, module in modules.items():
-        for value in map(without_function_cache, vars(module).values()):
+        for value in map(unwrap_cached_function, vars(module).values()):
             if isfunction(value) and value.__module__ == name:
                 twins[id(value)] = copy_function(value, vars(copies[name]))
     fresh = changed_statements(file, old, new)
@@ -45,8 +45,8 @@ def patched_reference(file: str, old: str, new: str) -> Names:
             twins[id(was)] = made
     for name, module in modules.items():
         for key, value in vars(module).items():
-            if twin := twins.get(id(without_function_cache(value))):
-                if value is not without_function_cache(value):
+            if twin := twins.get(id(unwrap_cached_function(value))):
+                if value is not unwrap_cached_function(value):
                     twin = lru_cache(**value.cache_parameters())(twin)
                 setattr(copies[name], key, twin)
     for twin in filter(isfunction, twins.values()):

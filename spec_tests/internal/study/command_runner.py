@@ -13,7 +13,7 @@ from transformers import AutoConfig
 from optimized.__main__ import main
 from optimized.study import record
 from optimized.tiny import BYTES
-from optimized.tiny.corpus_tokenizer import CorpusTokenizer
+from optimized.tiny.corpus_tokenizer import TokenizedCorpus
 from spec_tests.internal.models.random_model import with_random_weights
 
 TEXT = "".join(
@@ -31,7 +31,7 @@ def save_random_model(folder: Path, kind: str = "llama", **more: Any) -> Path:
         kind: the type of the model.
         more: its settings.
     """
-    on = CorpusTokenizer(BYTES)
+    on = TokenizedCorpus(BYTES)
     usual = dict(
         vocab_size=len(on.tokenizer),
         hidden_size=32,

@@ -17,9 +17,9 @@ from inspect import isfunction
 from typing import Any, NamedTuple
 
 import reference
-from reference._validation.contract import guarded
+from reference._validation.contract import enforce_contract
 from spec_tests.implementation import TRITON
-from spec_tests.mutants.patch import kernel_text, patched_kernels, patched_reference, text
+from spec_tests.mutants.patched_source import kernel_text, patched_kernels, patched_reference, text
 
 
 class Mutant(NamedTuple):
@@ -128,7 +128,7 @@ class Changed:
             raise AttributeError(name)
         self.names = self.names or self.make()
         made = self.names[name]
-        setattr(self, name, guarded("reference", made) if isfunction(made) else made)
+        setattr(self, name, enforce_contract("reference", made) if isfunction(made) else made)
         return vars(self)[name]
 
 
