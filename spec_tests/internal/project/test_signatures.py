@@ -1,6 +1,7 @@
 """The file `signatures.txt` holds the public signatures, so that each change shows in a diff.
 
-`python -m spec_tests.internal.project.test_signatures` writes it again.
+A name that is not on file yet needs no line there before the next release.
+`python -m spec_tests.internal.project.test_signatures` writes the file again.
 """
 
 import ast
@@ -18,6 +19,7 @@ import torch
 import reference
 from optimized import distributed
 from reference._validation.docstrings import admits
+from spec_tests.index import ROOT
 
 GOLDEN = Path(__file__).parent / "signatures.txt"
 
@@ -51,8 +53,21 @@ def said(hint: Any) -> str:
 
 
 def text() -> str:
-    """Return the expected content of `signatures.txt`."""
+    """Return the content of `signatures.txt` with all public names."""
     return "\n".join(line for name in reference.__all__ for line in lines(name)) + "\n"
+
+
+def by_name(text: str) -> dict[str, str]:
+    """Return the signatures of a file by their first line, a name."""
+    parts = re.split(r"(?m)^(?=\S)", text)[1:]
+    return dict(part.split("\n", 1) for part in parts)
+
+
+def differences(on_file: str, now: str, released: bool) -> list[str]:
+    """Return the names whose signature is not the one on file; a new one counts in a release."""
+    old, new = by_name(on_file), by_name(now)
+    counted = old | new if released else old
+    return [name for name in counted if old.get(name) != new.get(name)]
 
 
 @pytest.mark.parametrize("settings", [reference.HubSettings, reference.GraphSettings])
@@ -88,9 +103,19 @@ def test_a_tensor_is_held_to_its_range(dtype):
 
 
 def test_the_public_signatures_are_those_on_file():
-    assert text() == GOLDEN.read_text(), (
+    released = "\n## Unreleased\n" not in (ROOT / "docs/changelog.md").read_text()
+    assert not differences(GOLDEN.read_text(), text(), released), (
         "python -m spec_tests.internal.project.test_signatures writes them anew"
     )
+
+
+def test_a_changed_or_lost_signature_is_found_and_a_new_one_in_a_release():
+    new = "first\n    a: an integer\nsecond\n    b: a flag = True\n"
+    assert not differences(new, new, True)
+    assert differences(new.replace("True", "False"), new, False) == ["second"]
+    assert differences(new + "third\n    c: a flag\n", new, False) == ["third"]
+    assert differences("first\n    a: an integer\n", new, False) == []
+    assert differences("first\n    a: an integer\n", new, True) == ["second"]
 
 
 RULES = {
