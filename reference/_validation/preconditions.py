@@ -108,7 +108,8 @@ def observed(queries: Tensor, window: int | None, tokens: int) -> None:
     """Refuse fewer queries than the window, 1 by default, or than a shorter sequence."""
     least = min(1 if window is None else window, tokens)
     if queries.shape[-2] < least:
-        raise ValueError(f"queries must be at least the last {least}, got {queries.shape[-2]}")
+        of = "" if window is None else " of the window"
+        raise ValueError(f"queries must be at least the last {least}{of}, got {queries.shape[-2]}")
 
 
 def windowed(keep: int, window: int) -> None:
