@@ -7,7 +7,7 @@ A name that is not on file yet needs no line there before the next release.
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from inspect import Parameter, getdoc, isfunction, signature, unwrap
 from pathlib import Path
@@ -75,20 +75,28 @@ def test_a_default_is_the_same_in_the_settings_and_in_every_function(settings):
     """A default that is changed in one place and forgotten in another is found here."""
     package, names = settings.__module__.rpartition(".")[0], reference.__all__
     functions = [unwrap(f) for f in (getattr(reference, name) for name in names) if isfunction(f)]
-    functions += [distributed.head_weights, distributed.hubkv_refine]
+    wanted = settings._field_defaults
     found = {
-        (function.__module__, function.__name__, name): parameter.default
+        (function.__name__, name): default
         for function in functions
-        if function.__name__ != "nms" and function.__module__.startswith((package, "optimized"))
-        for name, parameter in signature(function).parameters.items()
-        if name in settings._field_defaults and parameter.default is not Parameter.empty
+        if function.__name__ != "nms" and function.__module__.startswith(package)
+        for name, default in defaults(function).items()
+        if name in wanted
     }
-    assert len(found) > len(settings._field_defaults)
-    assert not {
-        place: default
-        for place, default in found.items()
-        if default != settings._field_defaults[place[2]]
-    }
+    assert len(found) > len(wanted)
+    assert not {place: default for place, default in found.items() if default != wanted[place[1]]}
+
+
+@pytest.mark.parametrize("name", distributed.__all__)
+def test_a_default_is_the_same_over_ranks(name):
+    shared = {"group": None} | defaults(unwrap(getattr(reference, name)))
+    assert defaults(getattr(distributed, name)) == shared
+
+
+def defaults(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the default of each parameter that has one."""
+    parameters = signature(function).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not Parameter.empty}
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
