@@ -1,6 +1,7 @@
 """A griffe extension that shows each function's argument checks on its page."""
 
 from collections.abc import Iterator
+from importlib import import_module
 from inspect import getdoc, unwrap
 from typing import Any, get_args
 
@@ -18,6 +19,7 @@ class Contracts(Extension):
     def on_function(self, *, func: Function, **_: Any) -> None:
         """Add a function's arguments with their ranges, and what it refuses."""
         as_printed(func)
+        show_default_numbers(func)
 
     def on_class(self, *, cls: Class, **_: Any) -> None:
         """Add the ranges of a class of settings."""
@@ -36,6 +38,15 @@ def as_printed(shown: Function | Class) -> None:
         shown.docstring.value = getdoc(public) or ""
         if not isinstance(public, type) or hasattr(public, "_fields"):
             shown.extra["contract"] = describe_parameters(public)
+
+
+def show_default_numbers(shown: Function) -> None:
+    """Show a default that is a field of a record, such as `HUB.radius`, as its value."""
+    for parameter in shown.parameters:
+        record, _, field = str(parameter.default).partition(".")
+        if field.isidentifier():
+            value = getattr(getattr(import_module(shown.module.path), record), field)
+            parameter.default = repr(value)
 
 
 def words() -> Iterator[tuple[str, str]]:

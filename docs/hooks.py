@@ -24,10 +24,32 @@ WEIGHTS = {
     ),
     "print": ("Slips in print", "Text and tables that no code follows from."),
 }
+PAGE = re.compile(r"[\w/]+\.md")
 UNSEARCHED = ["---", "search:", "  exclude: true", "---"]
 HEADING = re.compile(r"^### (?P<title>.+) \{ #(?P<id>E-[A-Z]\d+) \.(?P<weight>\w+) \}$")
 # A sentence ends at a full stop that does not belong to an abbreviation or a number.
 SENTENCE = re.compile(r".*?(?<!\b[A-Z])(?<!Eq)(?<!Fig)(?<!Tab)(?<!App)(?<!\bvs)[.?!](?=\s|$)")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Return the configuration with `folder/*` in the navigation replaced by the other pages."""
+    config.nav = with_other_pages(config.nav or [], set(PAGE.findall(str(config.nav))))
+    return config
+
+
+def with_other_pages(nav: list[Any], named: set[str]) -> list[Any]:
+    """Return a navigation in which `folder/*` stands for the folder's pages not in `named`."""
+    found: list[Any] = []
+    for entry in nav:
+        if isinstance(entry, dict):
+            inner = {k: with_other_pages(v, named) for k, v in entry.items() if isinstance(v, list)}
+            found.append(entry | inner)
+        elif entry.endswith("/*"):
+            files = (ERRATA.parent / entry[:-2]).glob("*.md")
+            found += sorted({f"{entry[:-1]}{file.name}" for file in files} - named)
+        else:
+            found.append(entry)
+    return found
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -55,15 +55,17 @@ __all__ = ["head_weights", "hubkv_refine", "retain"]
 DIGITS = {2: (8, 8), 4: (11, 11, 10), 8: (11, 11, 11, 11, 10, 10)}
 """Bits of each digit of a key, by the bytes of the key; each digit takes one exchange of counts."""
 
+HUB = HubSettings()
+
 NO_HEAD, NO_STRETCH = -2, -1  # sentinels for the start of the common stretch of content
 
 
 @requires(bounded)
 def head_weights(
     selectivity: Importance[Tensor, "*layers heads"],
-    tau: NonNegative = 0.5,
-    minimum: FiniteAbove0 = 0.8,
-    maximum: float = 1.2,
+    tau: NonNegative = HUB.tau,
+    minimum: FiniteAbove0 = HUB.minimum,
+    maximum: float = HUB.maximum,
     *,
     group: ProcessGroup | None = None,
 ) -> Float[Tensor, "*layers heads"]:
@@ -104,13 +106,13 @@ def hubkv_refine(
     scores: Importance[Tensor, "*layers heads tokens"],
     ratio: Ratio,
     protected: Bool[Tensor, "*layers heads tokens"] | None = None,
-    radius: Whole = 2,
-    gamma: OpenFraction = 0.5,
-    tau: NonNegative = 0.5,
-    minimum: FiniteAbove0 = 0.8,
-    maximum: float = 1.2,
-    power: Above0 = 2.0,
-    epsilon: NonNegative = 1e-6,
+    radius: Whole = HUB.radius,
+    gamma: OpenFraction = HUB.gamma,
+    tau: NonNegative = HUB.tau,
+    minimum: FiniteAbove0 = HUB.minimum,
+    maximum: float = HUB.maximum,
+    power: Above0 = HUB.power,
+    epsilon: NonNegative = HUB.epsilon,
     *,
     group: ProcessGroup | None = None,
 ) -> Float[Tensor, "*layers heads tokens"]:

@@ -17,13 +17,19 @@ from spec_tests.strategies import Refusal, last_element_replacer, longer
 
 def draw_choices(spec: Callable[..., Any], *but: str) -> st.SearchStrategy[dict[str, Any]]:
     """Return a strategy for the flags and words of a function or settings, except `but`."""
+    listed = choices(spec)
+    return st.fixed_dictionaries({n: st.sampled_from(w) for n, w in listed.items() if n not in but})
+
+
+def choices(spec: Callable[..., Any]) -> dict[str, list[Any]]:
+    """Return the flags and words of a function or settings, each with what it may be."""
     listed = {
         name: [False, True] if base is bool else choices_of(base, marks)
         for name, annotation in get_type_hints(unwrap(spec), include_extras=True).items()
         for base, marks in members(annotation)
-        if name not in ("return", *but)
+        if name != "return"
     }
-    return st.fixed_dictionaries({name: st.sampled_from(w) for name, w in listed.items() if w})
+    return {name: list(words) for name, words in listed.items() if words}
 
 
 def refusals(spec: Callable[..., Any], good: dict[str, Any]) -> Iterator[Refusal]:

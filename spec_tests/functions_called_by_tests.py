@@ -2,7 +2,7 @@
 
 import ast
 import re
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +30,8 @@ def functions_of_test(item: pytest.Function) -> frozenset[str]:
         code = getattr(value, "__code__", None)
         if code and "impl" in code.co_varnames:
             found |= PUBLIC & set(code.co_names)
+        if isinstance(value, partial):
+            found |= PUBLIC & set(value.args)
         if isinstance(value, str):
             found |= PUBLIC & {value}
     return found

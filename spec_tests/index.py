@@ -14,9 +14,13 @@ import reference
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
+PREFIXES = {"HEX": "HEX", "HubKV": "HubKV", "GraphKV": "GraphKV", "Other": "Other methods"}
 # HubKV-6, HubKV-3.2a, HEX-A.2a, HEX-5a, HubKV-Thm1, HubKV-D, without a full stop at the end.
 # HEX-3 and HEX-4 are not ids: the paper names its systems of three and four bits so.
-ID = re.compile(r"\b(?!HEX-[34]\b(?!\.\d))(?:HEX|HubKV|GraphKV)-[A-Za-z0-9]+(?:\.[0-9]+[a-z]?)?\b")
+ID = re.compile(
+    rf"\b(?!HEX-[34]\b(?!\.\d))(?:{'|'.join(PREFIXES)})-[A-Za-z0-9]+(?:\.[0-9]+[a-z]?)?\b"
+)
+OTHER = re.compile(r"(Other-[A-Za-z0-9]+): (.+?)\.$", re.MULTILINE | re.DOTALL)
 
 
 @cache
@@ -24,7 +28,24 @@ def equations() -> dict[str, dict[str, Any]]:
     """Return the entry of every equation by its id: title, section and kind."""
     beside_the_docs, in_the_wheel = ROOT / "docs/equations.toml", HERE / "equations.toml"
     file = beside_the_docs if beside_the_docs.exists() else in_the_wheel
-    return tomllib.loads(file.read_text())
+    texts = (getdoc(getattr(reference, name)) or "" for name in reference.__all__)
+    return tomllib.loads(file.read_text()) | other_methods(texts)
+
+
+def other_methods(docstrings: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return the entries of methods that none of the papers names, from docstrings.
+
+    `Other-TOVA: Oren et al., 2024.` under `Source:` is an id and where the method is published. The
+    docstring's first line is the statement.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for text in docstrings:
+        source = text.partition("Source:")[2].partition("Reading:")[0]
+        for spec, where in OTHER.findall(source):
+            title = text.partition("\n")[0].removesuffix(".")
+            entry = dict(title=title, where=" ".join(where.split()), kind="code", ours=True)
+            found.setdefault(spec, entry)
+    return found
 
 
 def source_equations(name: str) -> list[str]:
@@ -102,18 +123,17 @@ def page() -> str:
         "Each numbered statement of the papers, the functions that state it and what checks them.",
         "A law links to its source; vectors, calls with known results, are counted.",
     ]
-    for paper in ("HEX", "HubKV", "GraphKV"):
-        lines += ["", f"## {paper}", ""]
-        lines += ["| Id | Statement | Functions | Checked by |", "| --- | --- | --- | --- |"]
-        for spec, entry in equations().items():
-            if spec.startswith(f"{paper}-"):
-                functions = ", ".join(
-                    f"[`{name}`][{dotted_path(name)}]" for name in code.get(spec, [])
-                )
-                title = entry["title"].replace("|", r"\|")
-                where = f"{title} <small>({entry['where']})</small>"
-                cells = (functions or nowhere(entry), checks(tests.get(spec, [])))
-                lines.append(f'| <span id="{spec}">{spec}</span> | {where} | {" | ".join(cells)} |')
+    for prefix, heading in PREFIXES.items():
+        mine = {i: entry for i, entry in equations().items() if i.startswith(f"{prefix}-")}
+        if mine:
+            lines += ["", f"## {heading}", ""]
+            lines += ["| Id | Statement | Functions | Checked by |", "| --- | --- | --- | --- |"]
+        for spec, entry in mine.items():
+            functions = ", ".join(f"[`{name}`][{dotted_path(name)}]" for name in code.get(spec, []))
+            title = entry["title"].replace("|", r"\|")
+            where = f"{title} <small>({entry['where']})</small>"
+            cells = (functions or nowhere(entry), checks(tests.get(spec, [])))
+            lines.append(f'| <span id="{spec}">{spec}</span> | {where} | {" | ".join(cells)} |')
     return "\n".join(lines) + "\n"
 
 

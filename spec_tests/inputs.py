@@ -9,6 +9,8 @@ The `strategies.py` of each idea holds, for each of its functions:
 - `DRAWN`: a predicate of the inputs whose result depends on a random stream;
 - `SCORED`, for a scorer: a call on a whole prompt, `(impl, **prompt)`.
 
+What a scorer of queries, keys, padding and flags has not there, `prompt_inputs` derives.
+
 No paper specifies a random stream. Our own layers must match the reference's stream bit for bit.
 For other modules the tests check only properties of the result.
 """
@@ -20,6 +22,7 @@ from typing import Any
 
 import reference
 from spec_tests.from_signature import refusals
+from spec_tests.scorers import prompt_inputs
 
 ROOT = Path(__file__).parent
 
@@ -59,11 +62,11 @@ def strategies_by_name(file: Any) -> dict[str, Any]:
     return {name: strategy() for name, strategy in own.items() if name in open_names}
 
 
-INPUTS = union_of("INPUTS", *map(strategies_by_name, FILES))
+INPUTS = prompt_inputs.INPUTS | union_of("INPUTS", *map(strategies_by_name, FILES))
 CORNERS = union_of("CORNERS")
-BY_HAND = union_of("REFUSALS")
+BY_HAND = prompt_inputs.REFUSALS | union_of("REFUSALS")
 GOOD = union_of("GOOD") | {name: good for name, (good, _) in BY_HAND.items()}
-SCORED = union_of("SCORED")
+SCORED = prompt_inputs.SCORED | union_of("SCORED")
 DRAWN = union_of("DRAWN")
 REFUSALS = {
     name: (good, [*BY_HAND.get(name, (good, []))[1], *refusals(getattr(reference, name), good)])

@@ -68,7 +68,7 @@ class Scorer:
     functions: tuple[Callable[..., Any], ...] = ()
     """Functions whose signatures give the types of the settings that a user may change."""
     watching = False
-    """Whether it has to watch the prompt while the model reads it."""
+    """Whether it has to watch the prompt while the model reads it: where it defines `remember`."""
     scope: Scope = "head"
     """Which entries its authors rank together."""
     budgeted = False
@@ -88,6 +88,9 @@ class Scorer:
     """Whether it can score a token on arrival, or by sums over later attention."""
     colour: str
     """Its colour in pictures."""
+
+    def __init_subclass__(cls) -> None:
+        cls.watching = cls.remember is not Scorer.remember
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
         checks.require_known_settings(self.name, settings, self.takes)
@@ -123,13 +126,20 @@ class Scorer:
         return min(self.observing, max(self.least, keep // 2))
 
     def watch(self, step: Step) -> None:
-        """Store what the scores need of one layer's step on one chunk."""
-
-    def past(self, step: Step) -> Any:
-        """Return what is stored of a layer; None at the first chunk of a prompt."""
+        """Store what the scores need of one layer's step on one chunk: the result of `remember`."""
         self.watched = ref(step.cache)
         first = step.queries.shape[2] == step.keys.shape[2]
-        return None if first else self.memory.get(step.layer)
+        past = None if first else self.memory.get(step.layer)
+        self.memory[step.layer] = self.remember(step, past)
+
+    def remember(self, step: Step, past: Any) -> Any:
+        """Return what to store of a layer after a chunk; what `scored` reads in `memory`.
+
+        Args:
+            step: the layer's tensors after the chunk.
+            past: what is stored of the chunks before; None at the first chunk of a prompt.
+        """
+        del step, past
 
     def finish(self, prompt: Prefilled, keep: int) -> Scores:
         """Return the scores of the prompt that was watched.

@@ -104,13 +104,12 @@ def false_on_the_left(name: str, mask: Tensor | None) -> None:
         )
 
 
-def queries_cover_window(queries: Tensor, window: int, tokens: int) -> None:
-    """Refuse fewer queries than the window holds, or than the whole of a shorter sequence."""
-    if queries.shape[-2] < min(window, tokens):
-        raise ValueError(
-            f"queries must be at least the last {min(window, tokens)} of the window, "
-            f"got {queries.shape[-2]}"
-        )
+def queries_cover_window(queries: Tensor, window: int | None, tokens: int) -> None:
+    """Refuse fewer queries than the window, 1 by default, or than a shorter sequence."""
+    least = min(1 if window is None else window, tokens)
+    if queries.shape[-2] < least:
+        of = "" if window is None else " of the window"
+        raise ValueError(f"queries must be at least the last {least}{of}, got {queries.shape[-2]}")
 
 
 def windowed(keep: int, window: int) -> None:

@@ -166,6 +166,16 @@ def test_a_graph_compares_the_vectors_of_its_kind(impl, kind, kept):
     assert cache.positions.tolist() == [kept]
 
 
+@pytest.mark.spec("GraphKV-7.2")
+def test_a_banished_token_still_goes_before_padding(impl):
+    keys = torch.ones(1, 1, 6, 2)
+    scored = unprotected_scores(torch.tensor([[[0.0, 0, 1, 2, 3, 4]]]))
+    valid = torch.tensor([[False, False, True, True, True, True]])
+    banished = GraphSettings(count=3, signal="evict")
+    cache = impl.compress(keys, keys, scored, keep=3, valid=valid, refinement=banished)
+    assert cache.positions.tolist() == [[[2, 3, 5]]]
+
+
 @pytest.mark.spec("GraphKV-4.1", "HubKV-1")
 @given(compress())
 def test_nothing_of_the_cache_stays_alive(impl, x):
@@ -208,6 +218,16 @@ def test_a_real_score_below_0_is_refused_unless_it_is_protected_from_suppression
         read = place == 2 or (place == 1 and not isinstance(settings, NmsSettings))
         with impl.refuses("finite and >= 0") if read else nullcontext():
             impl.select(keys, keys, scored, keep=1, refinement=settings, valid=valid)
+
+
+@pytest.mark.spec("HubKV-Obs3")
+def test_a_row_above_its_length_keeps_all_of_it(impl):
+    keys = torch.arange(8.0).view(2, 1, 4, 1)
+    scored = unprotected_scores(torch.ones(2, 1, 4))
+    valid = torch.arange(4) >= torch.tensor([[0], [2]])
+    cache = impl.compress(keys, keys, scored, keep=3, valid=valid, refinement=NmsSettings())
+    assert cache.offsets.tolist() == [0, 3, 5]
+    assert cache.positions.tolist() == [0, 1, 2, 2, 3]
 
 
 @pytest.mark.spec("HEX-3.5a", "HEX-4.1a")
@@ -324,37 +344,16 @@ def test_padding_of_whole_blocks_changes_nothing_that_is_stored(impl, x, refinem
             assert_equal(now[1, :, start:], then)
 
 
-@pytest.mark.spec("HEX-3.3b")
-def test_normalized_scores_are_divided_by_the_queries_that_saw_the_token(impl):
-    """Of four tokens the last was seen once: its 1 weighs more than the first one's 3 of 4."""
-    scores = torch.tensor([[3.0, 0.0, 0.0, 1.0]])
-    scored = unprotected_scores(scores)
-    config = HexConfig(block=4, density=0.0, recent=0, heavy=0.25)
-    keys = torch.ones(1, 4, 2)
-    plain = impl.compress(keys, keys, scored, store=config)
-    fair = impl.compress(keys, keys, scored, store=config._replace(normalize=True))
-    assert plain.blocks[0].dynamic.tolist() == [True, False, False, False]
-    assert fair.blocks[0].dynamic.tolist() == [False, False, False, True]
-
-
-@pytest.mark.spec("GraphKV-7.2")
-def test_a_banished_token_still_goes_before_padding(impl):
-    keys = torch.ones(1, 1, 6, 2)
-    scored = unprotected_scores(torch.tensor([[[0.0, 0, 1, 2, 3, 4]]]))
-    valid = torch.tensor([[False, False, True, True, True, True]])
-    banished = GraphSettings(count=3, signal="evict")
-    cache = impl.compress(keys, keys, scored, keep=3, valid=valid, refinement=banished)
-    assert cache.positions.tolist() == [[[2, 3, 5]]]
-
-
-@pytest.mark.spec("HubKV-Obs3")
-def test_a_row_above_its_length_keeps_all_of_it(impl):
-    keys = torch.arange(8.0).view(2, 1, 4, 1)
-    scored = unprotected_scores(torch.ones(2, 1, 4))
-    valid = torch.arange(4) >= torch.tensor([[0], [2]])
-    cache = impl.compress(keys, keys, scored, keep=3, valid=valid, refinement=NmsSettings())
-    assert cache.offsets.tolist() == [0, 3, 5]
-    assert cache.positions.tolist() == [0, 1, 2, 2, 3]
+@pytest.mark.spec("HEX-3.5a")
+@given(compress_into_hex(), st.data())
+def test_padding_is_never_kept(impl, x, data):
+    if x["valid"] is None:
+        rows = shape_of_rows(x["scored"].scores, x["scope"])
+        x |= dict(valid=data.draw(paddings(*rows, tokens=x["keys"].shape[-2])))
+        x |= dict(store=x["store"]._replace(mode="append"))
+    for block in impl.compress(**x).blocks:
+        real_ones = x["valid"][..., : block.dynamic.shape[-1]]
+        assert not (block.dynamic & ~real_ones).any()
 
 
 @pytest.mark.spec("HEX-3.1c", "HEX-3.5a")
@@ -368,13 +367,14 @@ def test_what_is_chosen_is_read_back_exactly(impl, x):
     assert keys.shape == x["keys"].shape
 
 
-@pytest.mark.spec("HEX-3.5a")
-@given(compress_into_hex(), st.data())
-def test_padding_is_never_kept(impl, x, data):
-    if x["valid"] is None:
-        rows = shape_of_rows(x["scored"].scores, x["scope"])
-        x |= dict(valid=data.draw(paddings(*rows, tokens=x["keys"].shape[-2])))
-        x |= dict(store=x["store"]._replace(mode="append"))
-    for block in impl.compress(**x).blocks:
-        real_ones = x["valid"][..., : block.dynamic.shape[-1]]
-        assert not (block.dynamic & ~real_ones).any()
+@pytest.mark.spec("HEX-3.3b")
+def test_normalized_scores_are_divided_by_the_queries_that_saw_the_token(impl):
+    """Of four tokens the last was seen once: its 1 weighs more than the first one's 3 of 4."""
+    scores = torch.tensor([[3.0, 0.0, 0.0, 1.0]])
+    scored = unprotected_scores(scores)
+    config = HexConfig(block=4, density=0.0, recent=0, heavy=0.25)
+    keys = torch.ones(1, 4, 2)
+    plain = impl.compress(keys, keys, scored, store=config)
+    fair = impl.compress(keys, keys, scored, store=config._replace(normalize=True))
+    assert plain.blocks[0].dynamic.tolist() == [True, False, False, False]
+    assert fair.blocks[0].dynamic.tolist() == [False, False, False, True]

@@ -165,6 +165,26 @@ def test_neighbours_are_so_in_the_cache_or_in_the_text(impl, settings, in_the_te
     assert cache.stored.positions.tolist() == [expected]
 
 
+@given(append(), st.sampled_from([1, 2, 3]))
+def test_tokens_may_come_in_any_chunks(impl, x, size):
+    x["mass"] = None
+    stream, cache = (x["keys"], x["values"], x["scores"]), x["cache"]
+    for low in range(0, x["scores"].shape[-1], size):
+        cache = impl.decoding_append(cache, *part(stream, low, low + size))
+    assert_equal(cache, impl.decoding_append(**x))
+
+
+@given(start(scopes=("head",)))
+def test_below_the_target_nothing_is_lost(impl, x):
+    tokens = x["scores"].shape[-1]
+    x["config"] = x["config"]._replace(target=max(2, tokens))
+    there = torch.ones_like(x["scores"], dtype=torch.bool)
+    if x["valid"] is not None:
+        there = spread(x["valid"], x["scores"].shape, "head")
+    expected = [list(range(int(row.sum()))) for row in there.flatten(0, -2)]
+    assert held(impl, impl.decoding_start(**x)) == expected
+
+
 @pytest.mark.spec("HubKV-11")
 def test_sinks_are_so_by_their_first_position_and_stay(impl):
     keys = torch.zeros(1, 8, 1)
@@ -249,15 +269,6 @@ def test_the_graph_compares_what_the_cache_still_holds(impl):
     assert cache.stored.positions.tolist() == [[1, 2]]
 
 
-@given(append(), st.sampled_from([1, 2, 3]))
-def test_tokens_may_come_in_any_chunks(impl, x, size):
-    x["mass"] = None
-    stream, cache = (x["keys"], x["values"], x["scores"]), x["cache"]
-    for low in range(0, x["scores"].shape[-1], size):
-        cache = impl.decoding_append(cache, *part(stream, low, low + size))
-    assert_equal(cache, impl.decoding_append(**x))
-
-
 @pytest.mark.spec("GraphKV-H2O")
 @given(gaussian_tensor(2, 2, 9, 4), st.integers(1, 9), st.integers(1, 3))
 def test_attention_mass_over_prompt_and_decoding_is_that_of_one_pass(impl, x, prompt, step):
@@ -278,14 +289,3 @@ def test_attention_mass_over_prompt_and_decoding_is_that_of_one_pass(impl, x, pr
         )
     once = impl.h2o_mass(queries.double(), keys.double())
     assert_close(impl.decoding_read(cache).scores, once, 9.0)
-
-
-@given(start(scopes=("head",)))
-def test_below_the_target_nothing_is_lost(impl, x):
-    tokens = x["scores"].shape[-1]
-    x["config"] = x["config"]._replace(target=max(2, tokens))
-    there = torch.ones_like(x["scores"], dtype=torch.bool)
-    if x["valid"] is not None:
-        there = spread(x["valid"], x["scores"].shape, "head")
-    expected = [list(range(int(row.sum()))) for row in there.flatten(0, -2)]
-    assert held(impl, impl.decoding_start(**x)) == expected

@@ -19,6 +19,8 @@ LAYERS = torch.arange(24.0).view(2, 2, 2, 3)
 """Two layers of two batch rows of two heads."""
 
 every_scope = pytest.mark.parametrize("scope", AXES)
+LAYOUT = {"head": (), "layer": (2,), "model": (2, 1, 2)}
+SOME = (1, 2, 7, 20, 96, 99, 100, 300)
 
 
 def budgets(x):
@@ -135,67 +137,6 @@ def test_long_contexts_are_cut_exactly(impl, scope, dtype):
     assert not nothing.any()
 
 
-@pytest.mark.spec("HubKV-1")
-def test_the_budget_is_the_exact_floor_of_what_is_not_removed(impl):
-    for pool, hundredths in product(range(301), range(101)):
-        assert impl.kept_count(pool, hundredths / 100) == pool * (100 - hundredths) // 100
-
-
-@pytest.mark.spec("HubKV-1")
-@given(INPUTS["kept_count"])
-def test_at_least_the_ratio_is_removed_and_hardly_more(impl, x):
-    kept = impl.kept_count(**x)
-    assert 0 <= kept <= x["pool"]
-    assert impl.kept_count(x["pool"] + 1, x["ratio"]) - kept in (0, 1)
-
-
-@pytest.mark.argument_checks
-@pytest.mark.spec("HubKV-1")
-@pytest.mark.parametrize("value", [torch.nan, torch.inf], ids=str)
-@pytest.mark.parametrize("name", ["ranking", "retain"])
-def test_what_has_no_place_in_the_order_is_refused(impl, name, value):
-    scores = torch.tensor([0.5, value, 0.25])
-    budget = dict(keep=1) if name == "retain" else {}
-    with impl.refuses("scores"):
-        getattr(impl, name)(scores, **budget)
-
-
-@pytest.mark.spec("HubKV-1")
-@every_scope
-def test_a_ratio_that_cannot_hold_the_protected_entries_is_refused(impl, scope):
-    protected = torch.ones(2, 2, 4, dtype=torch.bool)
-    with impl.refuses("ratio"):
-        impl.retain(torch.zeros(2, 2, 4), protected, ratio=0.25, scope=scope)
-    assert impl.retain(torch.zeros(2, 2, 4), protected, ratio=0.0, scope=scope).all()
-
-
-LAYOUT = {"head": (), "layer": (2,), "model": (2, 1, 2)}
-SOME = (1, 2, 7, 20, 96, 99, 100, 300)
-
-
-@pytest.mark.spec("HubKV-1", "GraphKV-4.1")
-@given(INPUTS["retain"])
-@example(dict(scores=TIED, protected=None, keep=1, ratio=None, scope="head"))
-def test_counts_are_exact_with_evicted_and_protected_entries_too(impl, x):
-    kept = impl.retain(**x)
-    assert_equal(flatten_pools(kept, x["scope"]).sum(-1), budgets(x).clone())
-
-
-@pytest.mark.spec("HubKV-1")
-@given(INPUTS["retain"])
-def test_protected_entries_are_kept_whatever_their_score(impl, x):
-    shields = shielded(x)
-    assert (impl.retain(**x) | ~shields).all()
-
-
-@pytest.mark.spec("HubKV-1")
-@given(INPUTS["retain"], st.sampled_from([-100.0, 0.0, 0.5, 1.0, 100.0]))
-def test_the_scores_of_protected_entries_are_never_read(impl, x, value):
-    shields = shielded(x)
-    replaced = x | dict(scores=x["scores"].masked_fill(shields, value))
-    assert_equal(impl.retain(**replaced), impl.retain(**x))
-
-
 @pytest.mark.spec("HubKV-3")
 @pytest.mark.parametrize("keep", range(13))
 def test_equal_scores_over_a_model_go_by_layer_then_head_then_position(impl, keep):
@@ -237,6 +178,63 @@ def test_heads_and_layers_may_change_places_where_no_two_scores_tie(impl, scope,
     )
     ranked = [scores.flatten().add(0.0).sort().values for scores in (before, after)]
     assert_equal(*ranked)
+
+
+@pytest.mark.spec("HubKV-1")
+def test_the_budget_is_the_exact_floor_of_what_is_not_removed(impl):
+    for pool, hundredths in product(range(301), range(101)):
+        assert impl.kept_count(pool, hundredths / 100) == pool * (100 - hundredths) // 100
+
+
+@pytest.mark.spec("HubKV-1")
+@given(INPUTS["kept_count"])
+def test_at_least_the_ratio_is_removed_and_hardly_more(impl, x):
+    kept = impl.kept_count(**x)
+    assert 0 <= kept <= x["pool"]
+    assert impl.kept_count(x["pool"] + 1, x["ratio"]) - kept in (0, 1)
+
+
+@pytest.mark.argument_checks
+@pytest.mark.spec("HubKV-1")
+@pytest.mark.parametrize("value", [torch.nan, torch.inf], ids=str)
+@pytest.mark.parametrize("name", ["ranking", "retain"])
+def test_what_has_no_place_in_the_order_is_refused(impl, name, value):
+    scores = torch.tensor([0.5, value, 0.25])
+    budget = dict(keep=1) if name == "retain" else {}
+    with impl.refuses("scores"):
+        getattr(impl, name)(scores, **budget)
+
+
+@pytest.mark.spec("HubKV-1")
+@every_scope
+def test_a_ratio_that_cannot_hold_the_protected_entries_is_refused(impl, scope):
+    protected = torch.ones(2, 2, 4, dtype=torch.bool)
+    with impl.refuses("ratio"):
+        impl.retain(torch.zeros(2, 2, 4), protected, ratio=0.25, scope=scope)
+    assert impl.retain(torch.zeros(2, 2, 4), protected, ratio=0.0, scope=scope).all()
+
+
+@pytest.mark.spec("HubKV-1", "GraphKV-4.1")
+@given(INPUTS["retain"])
+@example(dict(scores=TIED, protected=None, keep=1, ratio=None, scope="head"))
+def test_counts_are_exact_with_evicted_and_protected_entries_too(impl, x):
+    kept = impl.retain(**x)
+    assert_equal(flatten_pools(kept, x["scope"]).sum(-1), budgets(x).clone())
+
+
+@pytest.mark.spec("HubKV-1")
+@given(INPUTS["retain"])
+def test_protected_entries_are_kept_whatever_their_score(impl, x):
+    shields = shielded(x)
+    assert (impl.retain(**x) | ~shields).all()
+
+
+@pytest.mark.spec("HubKV-1")
+@given(INPUTS["retain"], st.sampled_from([-100.0, 0.0, 0.5, 1.0, 100.0]))
+def test_the_scores_of_protected_entries_are_never_read(impl, x, value):
+    shields = shielded(x)
+    replaced = x | dict(scores=x["scores"].masked_fill(shields, value))
+    assert_equal(impl.retain(**replaced), impl.retain(**x))
 
 
 @pytest.mark.slow_interpreted

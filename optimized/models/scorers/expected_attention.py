@@ -4,7 +4,7 @@ from types import ModuleType
 from typing import Any
 
 import optimized
-from optimized import Scored
+from optimized import QueryStatistics, Scored
 from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.attach import require_attachment
 from optimized.models.attention import decoder_of
@@ -18,7 +18,6 @@ class ExpectedAttention(Scorer):
     name = "expected_attention"
     takes = (*options(optimized.expected_attention), "future")
     functions = (optimized.expected_attention, optimized.mean_rotation)
-    watching = True
     colour = "#6b7d1c"
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
@@ -30,12 +29,11 @@ class ExpectedAttention(Scorer):
                 "otherwise: take another scorer"
             )
 
-    def watch(self, step: Step) -> None:
+    def remember(self, step: Step, past: QueryStatistics | None) -> QueryStatistics:
         """Add the chunk's queries to the statistics."""
         queries = unrotated(step)
         valid = None if step.valid is None else step.valid[:, -queries.shape[2] :]
-        sinks, past = self.settings.get("sinks", 4), self.past(step)
-        self.memory[step.layer] = self.kv.query_statistics(queries, sinks, valid, past)
+        return self.kv.query_statistics(queries, self.settings.get("sinks", 4), valid, past)
 
     def finish(self, prompt: Prefilled, keep: int) -> Scores:
         """Compute the mean rotation of future positions, then return the scores."""

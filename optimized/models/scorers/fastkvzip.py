@@ -24,7 +24,6 @@ class FastKVzip(Scorer):
     name = "fastkvzip"
     takes = ("weights", "sinks", "recent")
     functions = (optimized.fastkvzip,)
-    watching = True
     scope = "model"
     gated = True
     decodes = True
@@ -34,13 +33,11 @@ class FastKVzip(Scorer):
         super().__init__(model, kv, **settings)
         checks.require_gates(settings.get("weights"), count_full_attention_layers(model.config))
 
-    def watch(self, step: Step) -> None:
+    def remember(self, step: Step, past: Tensor | None) -> Tensor:
         """Score the chunk; a token's score does not depend on other tokens."""
         weights = self.settings["weights"]
         one = self.kv.fastkvzip(step.hidden, weights[step.layer], sinks=0, recent=0)
-        past = self.past(step)
-        scores = one.scores if past is None else torch.cat([past, one.scores], -1)
-        self.memory[step.layer] = scores
+        return one.scores if past is None else torch.cat([past, one.scores], -1)
 
     def scored(self, read: PromptLayer) -> Scored:
         """Return the scores of one layer's tokens."""

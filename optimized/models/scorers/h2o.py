@@ -1,5 +1,7 @@
 """H2O on a model."""
 
+from torch import Tensor
+
 import optimized
 from optimized import Scored
 from optimized.models.prefill import Step
@@ -12,15 +14,13 @@ class H2O(Scorer):
     name = "h2o"
     takes = options(optimized.h2o)
     functions = (optimized.h2o,)
-    watching = True
     budgeted = True
     decodes = True
     colour = "#7a52c7"
 
-    def watch(self, step: Step) -> None:
+    def remember(self, step: Step, past: Tensor | None) -> Tensor:
         """Add the attention mass of the chunk's queries."""
-        past = self.past(step)
-        self.memory[step.layer] = self.kv.h2o_mass(step.queries, step.keys, past, step.valid)
+        return self.kv.h2o_mass(step.queries, step.keys, past, step.valid)
 
     def scored(self, read: PromptLayer) -> Scored:
         """Return the scores of one layer's tokens."""

@@ -1,6 +1,7 @@
 """SnapKV on a model."""
 
 import torch
+from torch import Tensor
 
 import optimized
 from optimized import Scored
@@ -14,15 +15,14 @@ class SnapKV(Scorer):
     name = "snapkv"
     takes = ("window", "kernel", "pooling")
     functions = (optimized.snapkv,)
-    watching = True
     observing = 32
     colour = "#d0452f"
 
-    def watch(self, step: Step) -> None:
-        """Store the last queries."""
-        past, window = self.past(step), self.settings.get("window", self.observing)
+    def remember(self, step: Step, past: Tensor | None) -> Tensor:
+        """Keep the last queries."""
+        window = self.settings.get("window", self.observing)
         queries = step.queries if past is None else torch.cat([past, step.queries], 2)
-        self.memory[step.layer] = queries[:, :, -window:].clone()
+        return queries[:, :, -window:].clone()
 
     def scored(self, read: PromptLayer) -> Scored:
         """Return the scores of one layer's tokens."""

@@ -16,6 +16,9 @@ from spec_tests.inputs import INPUTS
 from spec_tests.refinement.strategies import DECIDED, GRAPHS, seeds, settings_id, unprotected_scores
 from spec_tests.strategies import booleans
 
+LENGTHS = {999: 0, 1000: 1, 1999: 1, 2000: 2, 3999: 3, 5000: 3}
+"""Tokens of an input, and how many of three neighbours its source has."""
+
 
 @pytest.mark.spec("GraphKV-4.1")
 @given(INPUTS["graphkv_compress"])
@@ -61,6 +64,12 @@ def test_what_one_head_protects_its_layer_keeps(impl, x, data):
         assert set(shield.nonzero()[:, 0].tolist()) <= set(positions.tolist())
 
 
+def twice(x: dict[str, Any]) -> dict[str, Any]:
+    """Put two copies of a call under one more axis."""
+    both = {k: v.expand(2, *v.shape) if isinstance(v, Tensor) else v for k, v in x.items()}
+    return both | dict(scored=Scored(*(part.expand(2, *part.shape) for part in x["scored"])))
+
+
 @pytest.mark.spec("GraphKV-4.1", "GraphKV-6.1")
 @pytest.mark.parametrize("axes", [1, 2])
 @given(x=INPUTS["graphkv_compress"], seed=seeds)
@@ -81,10 +90,20 @@ def test_each_layer_and_each_row_of_it_has_a_budget_of_its_own(impl, axes, x, se
             assert_equal(now, then)
 
 
-def twice(x: dict[str, Any]) -> dict[str, Any]:
-    """Put two copies of a call under one more axis."""
-    both = {k: v.expand(2, *v.shape) if isinstance(v, Tensor) else v for k, v in x.items()}
-    return both | dict(scored=Scored(*(part.expand(2, *part.shape) for part in x["scored"])))
+@pytest.mark.spec("GraphKV-6.1")
+@pytest.mark.parametrize(
+    ("keep", "expected"), [(6, [0, 1, 3, 4, 5, 6]), (7, [0, 1, 3, 4, 5, 6, 7])]
+)
+def test_sources_are_a_share_of_the_kept_tokens(impl, keep, expected):
+    """Tokens 1, 2 are copies of token 0: a budget of 6 has one source, one of 7 has two."""
+    keys = torch.eye(8)[None].clone()
+    keys[0, 1] = keys[0, 2] = keys[0, 0]
+    scores = torch.tensor([[8.0, 7, 6, 5, 4, 3, 2, 1]])
+    scored = unprotected_scores(scores)
+    settings = GraphSettings(count=2, spare_sources=True, strength=0.75)
+    cache = impl.graphkv_compress(keys, keys, scored, settings, keep=keep, length=2000)
+    assert cache.positions[0].tolist() == expected
+    assert count_entries_per_head(cache, scores.shape[:-1]).tolist() == [keep]
 
 
 @pytest.mark.spec("GraphKV-6.2")
@@ -97,10 +116,6 @@ def test_an_input_below_a_thousand_tokens_has_no_neighbours(impl, length, expect
     scored = unprotected_scores(torch.tensor([[3.0, 2.0, 1.0]]))
     cache = impl.graphkv_compress(keys, keys, scored, GraphSettings(1), keep=2, length=length)
     assert cache.positions.tolist() == [expected]
-
-
-LENGTHS = {999: 0, 1000: 1, 1999: 1, 2000: 2, 3999: 3, 5000: 3}
-"""Tokens of an input, and how many of three neighbours its source has."""
 
 
 def crowds(*order):
@@ -148,19 +163,3 @@ def test_budgets_of_layers_need_layers(impl):
     scored = unprotected_scores(torch.ones(2, 4))
     with pytest.raises(ValueError, match="at least 3 axes"):
         impl.graphkv_compress(keys, keys, scored, GraphSettings(1), keep=torch.tensor([1, 2]))
-
-
-@pytest.mark.spec("GraphKV-6.1")
-@pytest.mark.parametrize(
-    ("keep", "expected"), [(6, [0, 1, 3, 4, 5, 6]), (7, [0, 1, 3, 4, 5, 6, 7])]
-)
-def test_sources_are_a_share_of_the_kept_tokens(impl, keep, expected):
-    """Tokens 1, 2 are copies of token 0: a budget of 6 has one source, one of 7 has two."""
-    keys = torch.eye(8)[None].clone()
-    keys[0, 1] = keys[0, 2] = keys[0, 0]
-    scores = torch.tensor([[8.0, 7, 6, 5, 4, 3, 2, 1]])
-    scored = unprotected_scores(scores)
-    settings = GraphSettings(count=2, spare_sources=True, strength=0.75)
-    cache = impl.graphkv_compress(keys, keys, scored, settings, keep=keep, length=2000)
-    assert cache.positions[0].tolist() == expected
-    assert count_entries_per_head(cache, scores.shape[:-1]).tolist() == [keep]

@@ -104,6 +104,13 @@ def test_sum_never_raises_a_score_in_one_round(impl, x):
     assert (impl.decay(**x | dict(rounds=1)) <= x["scores"]).all()
 
 
+@pytest.mark.spec("GraphKV-4")
+@given(exact(), strengths)
+def test_strength_scales_the_edges(impl, x, strength):
+    scaled = x | dict(weights=strength * x["weights"], strength=1.0)
+    assert_equal(impl.decay(**x | dict(strength=strength)), impl.decay(**scaled))
+
+
 @pytest.mark.spec("GraphKV-7.2")
 @given(enhance(low=0))
 def test_enhanced_is_at_least_the_score_which_is_at_least_the_decayed(impl, x):
@@ -186,10 +193,3 @@ def test_rounds_add_up(impl, x, first, second):
     halfway = impl.decay(**x | dict(rounds=first))
     twice = impl.decay(**x | dict(scores=halfway, rounds=second))
     assert_equal(twice, impl.decay(**x | dict(rounds=first + second)))
-
-
-@pytest.mark.spec("GraphKV-4")
-@given(exact(), strengths)
-def test_strength_scales_the_edges(impl, x, strength):
-    scaled = x | dict(weights=strength * x["weights"], strength=1.0)
-    assert_equal(impl.decay(**x | dict(strength=strength)), impl.decay(**scaled))

@@ -34,6 +34,17 @@ def decodings(draw, modes=MODES, least=1, **fixed):
     return draw(streams(tokens)), draw(configs(modes, **fixed)), draw(st.integers(0, tokens))
 
 
+@pytest.mark.spec("HEX-3.1c")
+@given(streams(3 * BLOCK + 2, batch=((), (2,))), configs())
+def test_all_ones_masks_make_no_error(impl, stream, config):
+    config = config._replace(density=1.0)
+    cache = prefill_and_append(impl, stream, config, BLOCK)
+    keys, values = impl.hex_read(cache)
+    assert_equal(keys, stream[1])
+    error = impl.attention_error(*stream, keys, values)
+    assert_equal(error, torch.zeros_like(error))
+
+
 @pytest.mark.spec("HEX-4.1a")
 @given(INPUTS["hex_prefill"])
 def test_a_prompt_leaves_less_than_a_block_and_the_tokens_carried(impl, x):
@@ -263,6 +274,17 @@ def test_a_density_that_no_graph_has_is_refused_unless_near_will_do(impl):
     assert impl.hex_prefill(keys, keys, keys, config._replace(near=True)).blocks
 
 
+@pytest.mark.spec("HEX-3.2a", "HEX-4.1a")
+def test_a_density_that_a_graph_has_is_certified_though_near_would_do(impl):
+    # a seed whose first graph the filter refuses, and a near mask would be
+    draws = {seed: impl.random_expander(24, 24, 3, seed).draws for seed in range(40)}
+    seed = max(draws, key=draws.__getitem__)
+    config = HexConfig(block=24, density=0.125, heavy=0.0, recent=0, near=True, seed=seed)
+    x = torch.arange(576.0).reshape(1, 24, 24)
+    (block,) = impl.hex_prefill(x, x, x, config).blocks
+    assert_equal(block.kept_keys, x[0][impl.expander_mask(24, 24, 0.125, seed)])
+
+
 @pytest.mark.argument_checks
 @pytest.mark.spec("HEX-4.1c")
 def test_append_mode_remembers_no_mass_to_recompress_by(impl):
@@ -271,6 +293,17 @@ def test_append_mode_remembers_no_mass_to_recompress_by(impl):
     assert cache.mass.numel() == 0
     with pytest.raises(ValueError, match="mode 'full' or 'oracle', got 'append'"):
         impl.hex_recompress(cache)
+
+
+@pytest.mark.spec("HEX-4.1c")
+@given(streams(2 * BLOCK), configs(("oracle",)))
+def test_full_chooses_heavy_hitters_by_the_mass_since_arrival(impl, stream, config):
+    config = config._replace(
+        heavy=0.125, recent=0, carry_recent=False, density=1.0, normalize=False, period=1
+    )
+    cache = prefill_and_append(impl, stream, config, BLOCK)
+    mass = impl.attention_mass(stream[0], stream[1])
+    assert_equal(cache.blocks[0].dynamic, impl.heavy_hitter_mask(mass, 0.125))
 
 
 def machine(impl) -> type[RuleBasedStateMachine]:
@@ -336,39 +369,6 @@ def machine(impl) -> type[RuleBasedStateMachine]:
 def test_any_sequence_of_steps_keeps_order_count_residual_and_bytes(impl):
     short = settings(max_examples=20, stateful_step_count=8)
     run_state_machine_as_test(machine(impl), settings=short)
-
-
-@pytest.mark.spec("HEX-4.1c")
-@given(streams(2 * BLOCK), configs(("oracle",)))
-def test_full_chooses_heavy_hitters_by_the_mass_since_arrival(impl, stream, config):
-    config = config._replace(
-        heavy=0.125, recent=0, carry_recent=False, density=1.0, normalize=False, period=1
-    )
-    cache = prefill_and_append(impl, stream, config, BLOCK)
-    mass = impl.attention_mass(stream[0], stream[1])
-    assert_equal(cache.blocks[0].dynamic, impl.heavy_hitter_mask(mass, 0.125))
-
-
-@pytest.mark.spec("HEX-3.2a", "HEX-4.1a")
-def test_a_density_that_a_graph_has_is_certified_though_near_would_do(impl):
-    # a seed whose first graph the filter refuses, and a near mask would be
-    draws = {seed: impl.random_expander(24, 24, 3, seed).draws for seed in range(40)}
-    seed = max(draws, key=draws.__getitem__)
-    config = HexConfig(block=24, density=0.125, heavy=0.0, recent=0, near=True, seed=seed)
-    x = torch.arange(576.0).reshape(1, 24, 24)
-    (block,) = impl.hex_prefill(x, x, x, config).blocks
-    assert_equal(block.kept_keys, x[0][impl.expander_mask(24, 24, 0.125, seed)])
-
-
-@pytest.mark.spec("HEX-3.1c")
-@given(streams(3 * BLOCK + 2, batch=((), (2,))), configs())
-def test_all_ones_masks_make_no_error(impl, stream, config):
-    config = config._replace(density=1.0)
-    cache = prefill_and_append(impl, stream, config, BLOCK)
-    keys, values = impl.hex_read(cache)
-    assert_equal(keys, stream[1])
-    error = impl.attention_error(*stream, keys, values)
-    assert_equal(error, torch.zeros_like(error))
 
 
 @pytest.mark.spec("HEX-4.1a")

@@ -196,6 +196,12 @@ def test_a_feasible_density_gives_the_certified_mask_whether_near_is_allowed_or_
         assert_equal(near, impl.expander_mask(24, 24, 0.125, seed))
 
 
+@pytest.mark.spec("HEX-Near")
+@pytest.mark.parametrize("density", [0.046875, 0.078125])
+def test_a_near_mask_hangs_together(impl, density):
+    assert impl.is_connected(impl.expander_mask(96, 1024, density, near=True))
+
+
 @pytest.mark.spec("HEX-3.2a", "HEX-3.2d")
 @given(INPUTS["expander_mask"])
 def test_a_tiled_mask_repeats_its_block(impl, x):
@@ -205,13 +211,25 @@ def test_a_tiled_mask_repeats_its_block(impl, x):
     assert_equal(mask, once.repeat(tiles, 1))
 
 
-@st.composite
-def masked_factors(draw, low, high, rank):
-    """Sizes of a mask, a seed, and two factors of a matrix of that size."""
-    x = draw(biregular())
-    left = draw(grid(x["tokens"], rank, low=low, high=high, scale=1)).double()
-    right = draw(grid(x["channels"], rank, low=low, high=high, scale=1)).double()
-    return dict(**x, seed=draw(seeds)), left, right
+@pytest.mark.spec("HEX-3.2a", "HEX-A.2a")
+@pytest.mark.parametrize("density", [0.625, 0.75, 0.9375, 1.0])
+def test_a_mask_may_keep_more_than_half(impl, density):
+    mask = impl.expander_mask(96, 64, density)
+    assert (mask.sum(1) == 64 * density).all()
+    assert (mask.sum(0) == 96 * density).all()
+    assert impl.is_ramanujan(mask)
+
+
+@pytest.mark.spec("HEX-3.2a")
+def test_the_whole_cache_may_be_kept(impl):
+    assert impl.expander_mask(96, 64, 1.0).all()
+    assert not impl.expander_mask(96, 64, 0.0, near=True).any()
+
+
+def ratio(impl, mask):
+    """The second singular value over the first."""
+    first = math.sqrt(int(mask[0].sum()) * int(mask[:, 0].sum()))
+    return impl.second_singular_value(mask) / first
 
 
 def masked_error(mask, matrix):
@@ -220,10 +238,13 @@ def masked_error(mask, matrix):
     return torch.linalg.matrix_norm(mask.double() * matrix / density - matrix, 2)
 
 
-def ratio(impl, mask):
-    """The second singular value over the first."""
-    first = math.sqrt(int(mask[0].sum()) * int(mask[:, 0].sum()))
-    return impl.second_singular_value(mask) / first
+@st.composite
+def masked_factors(draw, low, high, rank):
+    """Sizes of a mask, a seed, and two factors of a matrix of that size."""
+    x = draw(biregular())
+    left = draw(grid(x["tokens"], rank, low=low, high=high, scale=1)).double()
+    right = draw(grid(x["channels"], rank, low=low, high=high, scale=1)).double()
+    return dict(**x, seed=draw(seeds)), left, right
 
 
 @pytest.mark.spec("HEX-Masking")
@@ -250,24 +271,3 @@ def test_a_matrix_of_low_rank_changes_by_the_ratio_times_rank_and_coherence(impl
     allowed = ratio(impl, mask) * (rows * columns).sqrt() * values.max()
     slack = singular_value_error_scale(mask) ** 2
     assert_at_most(masked_error(mask, matrix) + slack, allowed + slack)
-
-
-@pytest.mark.spec("HEX-3.2a", "HEX-A.2a")
-@pytest.mark.parametrize("density", [0.625, 0.75, 0.9375, 1.0])
-def test_a_mask_may_keep_more_than_half(impl, density):
-    mask = impl.expander_mask(96, 64, density)
-    assert (mask.sum(1) == 64 * density).all()
-    assert (mask.sum(0) == 96 * density).all()
-    assert impl.is_ramanujan(mask)
-
-
-@pytest.mark.spec("HEX-Near")
-@pytest.mark.parametrize("density", [0.046875, 0.078125])
-def test_a_near_mask_hangs_together(impl, density):
-    assert impl.is_connected(impl.expander_mask(96, 1024, density, near=True))
-
-
-@pytest.mark.spec("HEX-3.2a")
-def test_the_whole_cache_may_be_kept(impl):
-    assert impl.expander_mask(96, 64, 1.0).all()
-    assert not impl.expander_mask(96, 64, 0.0, near=True).any()

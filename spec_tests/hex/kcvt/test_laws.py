@@ -140,6 +140,11 @@ def test_kept_entries_come_back_bit_for_bit(impl, x):
     assert_equal(values[kept], x["values"][kept])
 
 
+def rows(x, heads):
+    """Return the tokens of some heads as rows of all their channels."""
+    return x[..., heads, :, :].transpose(-3, -2).flatten(-2)
+
+
 @pytest.mark.spec("HEX-3.4b")
 @given(INPUTS["kcvt"])
 def test_keys_are_quantised_by_channel_and_values_by_token(impl, x):
@@ -154,11 +159,6 @@ def test_keys_are_quantised_by_channel_and_values_by_token(impl, x):
         raw, remain, out = (rows(y, group) for y in (x["values"], rest, values))
         q = impl.quantise(raw, x["bits"], None if kept is None else ~remain, x["scales"])
         assert_equal(out[remain], impl.dequantise(*q)[remain])
-
-
-def rows(x, heads):
-    """Return the tokens of some heads as rows of all their channels."""
-    return x[..., heads, :, :].transpose(-3, -2).flatten(-2)
 
 
 @st.composite
@@ -189,6 +189,12 @@ def test_codes_are_used_where_they_are_supposed_to_be(impl, x, bits, group):
     assert ((keys - x).abs().amax(-2) > 0).all()
     if group == "token" or bits == 1:
         assert ((values - x).abs().amax((-3, -1)) > 0).all()
+
+
+@pytest.mark.spec("HEX-3.4b")
+@given(gaussian_tensor(2, 1, 4), widths)
+def test_one_token_of_keys_is_exact(impl, x, bits):
+    assert_equal(impl.kcvt(x, x, bits)[0], x)
 
 
 @pytest.mark.spec("HEX-3.4a")
@@ -248,9 +254,3 @@ def test_keeping_more_never_raises_a_step(impl, x, data):
     more = x["kept"] | data.draw(booleans(*x["kept"].shape))
     before, after = impl.quantise(**x), impl.quantise(**x | dict(kept=more))
     assert (after.steps <= before.steps).all()
-
-
-@pytest.mark.spec("HEX-3.4b")
-@given(gaussian_tensor(2, 1, 4), widths)
-def test_one_token_of_keys_is_exact(impl, x, bits):
-    assert_equal(impl.kcvt(x, x, bits)[0], x)

@@ -79,18 +79,18 @@ def circulant(size, steps):
     return torch.isin(ahead, torch.tensor(sorted(steps), dtype=torch.int64))
 
 
+def expect_circulant(impl, size, steps):
+    mask = circulant(size, steps)
+    exact = sorted(map(abs, circulant_eigenvalues(size, steps)))[-2]
+    assert_close(number(impl.second_singular_value(mask)), exact, singular_value_error_scale(mask))
+
+
 @pytest.mark.spec("HEX-Def2")
 @pytest.mark.parametrize("degree", [3, 10, 200])
 def test_large_circulant_masks_have_the_singular_values_of_fourier(impl, degree):
     expect_circulant(
         impl, 264, set(np.random.RandomState(degree).permutation(264)[:degree].tolist())
     )
-
-
-def expect_circulant(impl, size, steps):
-    mask = circulant(size, steps)
-    exact = sorted(map(abs, circulant_eigenvalues(size, steps)))[-2]
-    assert_close(number(impl.second_singular_value(mask)), exact, singular_value_error_scale(mask))
 
 
 def plane(order, projective):
@@ -157,6 +157,17 @@ def test_what_is_orthogonal_to_the_constant_vector_contracts(impl, x):
     assert_at_most(out.norm() + slack, second * signal.norm() + slack)
 
 
+@pytest.mark.spec("HEX-3.2e")
+@given(vectors_on_an_expander())
+def test_some_orthogonal_vector_contracts_no_more_than_that(impl, x):
+    mask, _, _, first, second = mask_and_values(impl, x[0])
+    deflated = mask.double() - first / math.sqrt(mask.numel())
+    # the constant part is gone, so the norm of the rest is attained off the constant vector
+    assert_close(
+        torch.linalg.matrix_norm(deflated, 2), second, singular_value_error_scale(mask) ** 2
+    )
+
+
 @pytest.mark.spec("HEX-3.2f")
 @given(vectors_on_an_expander())
 def test_two_steps_of_the_walk_contract_by_the_squared_ratio(impl, x):
@@ -170,14 +181,12 @@ def test_two_steps_of_the_walk_contract_by_the_squared_ratio(impl, x):
     assert_at_most(mixed.norm() + slack, (second / first) ** 2 * before.norm() + slack)
 
 
-@pytest.mark.spec("HEX-3.2d", "HEX-3.2e")
-@given(vectors_on_an_expander())
-def test_any_two_sets_share_about_their_share_of_the_entries(impl, x):
-    mask, _, _, _, second = mask_and_values(impl, x[0])
-    for rows, columns in (x[2:], least_even_sets(mask)):
-        found, unit = unevenness(mask, rows, columns)
-        slack = singular_value_error_scale(mask)
-        assert_at_most(found + slack, second * unit + slack)
+def unevenness(mask, rows, columns):
+    """How far two sets are from sharing their share, and what one unit of eigenvalue allows."""
+    found = mask[rows][:, columns].sum().double()
+    expected = mask.double().mean() * rows.sum() * columns.sum()
+    outside = (1 - rows.double().mean()) * (1 - columns.double().mean())
+    return (found - expected).abs(), (rows.sum() * columns.sum() * outside).sqrt()
 
 
 def least_even_sets(mask):
@@ -186,12 +195,14 @@ def least_even_sets(mask):
     return left[:, 1] > 0, right[1] > 0
 
 
-def unevenness(mask, rows, columns):
-    """How far two sets are from sharing their share, and what one unit of eigenvalue allows."""
-    found = mask[rows][:, columns].sum().double()
-    expected = mask.double().mean() * rows.sum() * columns.sum()
-    outside = (1 - rows.double().mean()) * (1 - columns.double().mean())
-    return (found - expected).abs(), (rows.sum() * columns.sum() * outside).sqrt()
+@pytest.mark.spec("HEX-3.2d", "HEX-3.2e")
+@given(vectors_on_an_expander())
+def test_any_two_sets_share_about_their_share_of_the_entries(impl, x):
+    mask, _, _, _, second = mask_and_values(impl, x[0])
+    for rows, columns in (x[2:], least_even_sets(mask)):
+        found, unit = unevenness(mask, rows, columns)
+        slack = singular_value_error_scale(mask)
+        assert_at_most(found + slack, second * unit + slack)
 
 
 @pytest.mark.spec("HEX-3.2d", "HEX-3.2e")
@@ -257,6 +268,19 @@ def test_an_irregular_mask_is_not_ramanujan(impl, mask, data):
     assert not impl.is_ramanujan(mask)
 
 
+@st.composite
+def rings(draw):
+    """Sizes, and steps to go."""
+    size = draw(st.integers(2, 12))
+    return size, draw(st.sets(st.integers(0, size - 1)))
+
+
+@pytest.mark.spec("HEX-Def2")
+@given(rings())
+def test_circulant_masks_have_the_singular_values_of_fourier(impl, x):
+    expect_circulant(impl, *x)
+
+
 @pytest.mark.spec("HEX-3.2b")
 @given(vectors_on_an_expander(), st.integers(2, 4))
 def test_tiling_multiplies_the_second_singular_value_by_the_root_of_the_tiles(impl, x, tiles):
@@ -291,27 +315,3 @@ def test_the_first_singular_value_is_the_root_of_the_degrees(impl, x):
     mask, _, _, first, _ = mask_and_values(impl, x[0])
     largest = torch.linalg.matrix_norm(mask.double(), 2)
     assert_close(largest, first, singular_value_error_scale(mask))
-
-
-@st.composite
-def rings(draw):
-    """Sizes, and steps to go."""
-    size = draw(st.integers(2, 12))
-    return size, draw(st.sets(st.integers(0, size - 1)))
-
-
-@pytest.mark.spec("HEX-Def2")
-@given(rings())
-def test_circulant_masks_have_the_singular_values_of_fourier(impl, x):
-    expect_circulant(impl, *x)
-
-
-@pytest.mark.spec("HEX-3.2e")
-@given(vectors_on_an_expander())
-def test_some_orthogonal_vector_contracts_no_more_than_that(impl, x):
-    mask, _, _, first, second = mask_and_values(impl, x[0])
-    deflated = mask.double() - first / math.sqrt(mask.numel())
-    # the constant part is gone, so the norm of the rest is attained off the constant vector
-    assert_close(
-        torch.linalg.matrix_norm(deflated, 2), second, singular_value_error_scale(mask) ** 2
-    )

@@ -135,6 +135,28 @@ def test_in_hex_the_ends_need_no_budget(impl, mode):
     assert cache.blocks[0].dynamic.int().tolist() == [[1, 1, 1, 0, 0, 0, 1, 1]]
 
 
+@pytest.mark.spec("HubKV-11")
+@given(hubkv_compress())
+def test_padding_is_no_sink(impl, x):
+    shape = x["scored"].scores.shape
+    whole = entries(impl.hubkv_compress(**x), shape[:-1])
+    for at, start in row_indices_and_starts(x):
+        one = alone(x, at, start)
+        found = entries(impl.hubkv_compress(**one), one["scored"].scores.shape[:-1])
+        together = of_row(whole, shape[:-1], at)
+        for entry, (_, _, positions) in zip(together, found, strict=True):
+            assert_equal(entry[2], positions + start)
+
+
+@pytest.mark.spec("HubKV-11")
+def test_what_the_scorer_protects_stays_and_counts(impl):
+    keys = torch.ones(1, 1, 1, 8, 2)
+    protected = torch.arange(8).view(1, 1, 1, 8) == 3
+    scored = Scored(torch.arange(8.0).view(1, 1, 1, 8) / 8, protected)
+    cache = impl.hubkv_compress(keys, keys, scored, keep=4, sinks=1, recent=1)
+    assert cache.positions.flatten().tolist() == [0, 3, 6, 7]
+
+
 @st.composite
 def sharing(draw):
     """Layers that share a budget unevenly, each with a head or two, and what each may keep."""
@@ -158,25 +180,3 @@ def test_each_layer_with_a_budget_of_its_own_has_a_gate_of_its_own(impl, x):
         refined = impl.hubkv_refine(scores[layer], 1 - count / tokens)
         pool = count if scope == "head" else count * heads
         assert_equal(kept[layer], impl.retain(refined, keep=pool, scope=scope))
-
-
-@pytest.mark.spec("HubKV-11")
-@given(hubkv_compress())
-def test_padding_is_no_sink(impl, x):
-    shape = x["scored"].scores.shape
-    whole = entries(impl.hubkv_compress(**x), shape[:-1])
-    for at, start in row_indices_and_starts(x):
-        one = alone(x, at, start)
-        found = entries(impl.hubkv_compress(**one), one["scored"].scores.shape[:-1])
-        together = of_row(whole, shape[:-1], at)
-        for entry, (_, _, positions) in zip(together, found, strict=True):
-            assert_equal(entry[2], positions + start)
-
-
-@pytest.mark.spec("HubKV-11")
-def test_what_the_scorer_protects_stays_and_counts(impl):
-    keys = torch.ones(1, 1, 1, 8, 2)
-    protected = torch.arange(8).view(1, 1, 1, 8) == 3
-    scored = Scored(torch.arange(8.0).view(1, 1, 1, 8) / 8, protected)
-    cache = impl.hubkv_compress(keys, keys, scored, keep=4, sinks=1, recent=1)
-    assert cache.positions.flatten().tolist() == [0, 3, 6, 7]

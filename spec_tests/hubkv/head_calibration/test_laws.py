@@ -61,6 +61,34 @@ def test_scale_does_not_matter_without_epsilon(impl, scores, factor):
     assert_close(scaled, impl.selectivity(scores, None, 0.0), 4.0)
 
 
+def sample_deviation(selectivity, count):
+    """The coefficient as it would be if the deviation divided by one less."""
+    return selectivity * math.sqrt(count / (count - 1))
+
+
+@pytest.mark.spec("HubKV-8", "HubKV-9")
+@given(grid(4, 10), taus)
+def test_which_deviation_does_not_matter_between_equally_long_heads(impl, scores, tau):
+    population = impl.selectivity(scores, None, 0.0).double()
+    sample = sample_deviation(population, 10)
+    expected = impl.head_weights(population, tau)
+    assert_close(impl.head_weights(sample, tau), expected)
+
+
+@pytest.mark.spec("HubKV-8", "HubKV-9")
+def test_which_deviation_matters_between_unequally_long_heads(impl):
+    """5 content tokens beside 100, the same five over and over: only the population's agree."""
+    scores = torch.tensor([0.25, 0.75, 0.5, 0.25, 0.75]).repeat(2, 20)
+    protected = torch.zeros(2, 100, dtype=torch.bool)
+    protected[0, 5:] = True
+    population = impl.selectivity(scores, protected, 0.0)
+    assert_close(impl.head_weights(population), torch.ones(2))
+    pairs = zip(population, (5, 100), strict=True)
+    weights = impl.head_weights(torch.stack([sample_deviation(c, n) for c, n in pairs]))
+    assert weights[0] > 1.02
+    assert weights[1] < 0.98
+
+
 @pytest.mark.spec("HubKV-9")
 @given(INPUTS["head_weights"])
 def test_weights_stay_within_the_bounds(impl, x):
@@ -141,31 +169,3 @@ def test_weights_are_not_rounded_before_they_multiply(impl, scores, weights):
     scores, weights = scores.bfloat16(), weights.abs()
     wide = impl.calibrate(scores.float(), weights)
     assert_rounded_once(impl.calibrate(scores, weights), wide)
-
-
-def sample_deviation(selectivity, count):
-    """The coefficient as it would be if the deviation divided by one less."""
-    return selectivity * math.sqrt(count / (count - 1))
-
-
-@pytest.mark.spec("HubKV-8", "HubKV-9")
-@given(grid(4, 10), taus)
-def test_which_deviation_does_not_matter_between_equally_long_heads(impl, scores, tau):
-    population = impl.selectivity(scores, None, 0.0).double()
-    sample = sample_deviation(population, 10)
-    expected = impl.head_weights(population, tau)
-    assert_close(impl.head_weights(sample, tau), expected)
-
-
-@pytest.mark.spec("HubKV-8", "HubKV-9")
-def test_which_deviation_matters_between_unequally_long_heads(impl):
-    """5 content tokens beside 100, the same five over and over: only the population's agree."""
-    scores = torch.tensor([0.25, 0.75, 0.5, 0.25, 0.75]).repeat(2, 20)
-    protected = torch.zeros(2, 100, dtype=torch.bool)
-    protected[0, 5:] = True
-    population = impl.selectivity(scores, protected, 0.0)
-    assert_close(impl.head_weights(population), torch.ones(2))
-    pairs = zip(population, (5, 100), strict=True)
-    weights = impl.head_weights(torch.stack([sample_deviation(c, n) for c, n in pairs]))
-    assert weights[0] > 1.02
-    assert weights[1] < 0.98

@@ -43,71 +43,6 @@ def test_the_gate_mixes_by_the_ratios_power(impl, scores, corrected, ratio, powe
     assert impl.gate(scores, corrected, ratio, power).tolist() == expected
 
 
-@pytest.mark.spec("HubKV-15")
-@given(gaussian_tensor(2, 8), gaussian_tensor(2, 8), ratios)
-def test_the_mixture_is_rounded_once(impl, scores, corrected, ratio):
-    scores, corrected = scores.bfloat16(), corrected.bfloat16()
-    wide = impl.gate(scores.float(), corrected.float(), ratio)
-    terms = scores.abs().float() + corrected.abs().float()
-    assert_rounded_once(impl.gate(scores, corrected, ratio), wide, terms)
-
-
-@pytest.mark.spec("HubKV-16", "HubKV-Prop3")
-@given(sixteenths, quarters, sixteenths, clips, sixteenths, st.booleans())
-def test_the_bound_holds_for_any_weight(impl, score, gamma, strength, clip, place, hub):
-    low, high = clip[0], clip[0] + clip[1]
-    weight = low + place * (high - low)
-    z = gated(impl, score, weight * (1 if hub else gamma) * score, strength)
-    least, most = oracle.factor_bounds(strength, gamma, low, high)
-    assert_at_most(double(least * score), z)
-    assert_at_most(z, double(most * score))
-
-
-@pytest.mark.spec("HubKV-17", "HubKV-Prop3")
-@given(st.data())
-def test_the_ranking_is_stable_for_any_lead(impl, data):
-    gamma, strength, clip = (data.draw(s) for s in (quarters, sixteenths, clips))
-    low, high = clip[0], clip[0] + clip[1]
-    least, most = oracle.factor_bounds(strength, gamma, low, high)
-    behind = data.draw(above_zero)
-    # the first number of sixteenths above the lead that (17) asks for
-    ahead = Fraction(math.floor(behind * most / least * 16) + 1, 16)
-    q_ahead, q_behind = (low + data.draw(sixteenths) * (high - low) for _ in range(2))
-    q_ahead, q_behind = (q * data.draw(st.sampled_from([gamma, 1])) for q in (q_ahead, q_behind))
-    z_ahead = gated(impl, ahead, q_ahead * ahead, strength)
-    assert z_ahead > gated(impl, behind, q_behind * behind, strength)
-
-
-@pytest.mark.spec("HubKV-17", "HubKV-Prop3")
-@given(quarters, sixteenths, clips)
-def test_the_lead_that_stability_asks_for_is_the_least(impl, gamma, strength, clip):
-    """At the ratio of (17) itself the two tokens tie."""
-    low, high = clip[0], clip[0] + clip[1]
-    behind, ahead = oracle.factor_bounds(strength, gamma, low, high)
-    assert_close(gated(impl, ahead, gamma * low * ahead, strength), double(ahead * behind))
-    assert_close(gated(impl, behind, high * behind, strength), double(ahead * behind))
-
-
-def gated(impl, score, corrected, strength):
-    """Return what the gate makes of one token, in float64."""
-    return impl.gate(double(score), double(corrected), float(strength), 1.0)
-
-
-def double(number):
-    """Return a fraction as a tensor of one number."""
-    return torch.tensor([float(number)], dtype=torch.float64)
-
-
-@st.composite
-def tokens_in_the_clip(draw):
-    """Tokens with any share q of their score and any head weight within the clip."""
-    low, high = draw(st.sampled_from([(0.8, 1.2), (1.0, 1.0), (0.25, 4.0)]))
-    gamma = draw(gammas)
-    shares = draw(st.lists(st.sampled_from([gamma, 1.0]), min_size=16, max_size=16))
-    weights = low + (high - low) * draw(grid(16, dtype=torch.float64))  # float32 has no 1.2
-    return torch.tensor(shares, dtype=torch.float64) * weights, gamma, low, high
-
-
 @pytest.mark.spec("HubKV-10")
 @given(INPUTS["gate"])
 def test_nothing_is_corrected_at_ratio_zero(impl, x):
@@ -136,6 +71,46 @@ def test_the_correction_shrinks_with_the_power(impl, x, one, other):
     assert_at_most(low * moved.sign(), high * moved.sign())
 
 
+@pytest.mark.spec("HubKV-15")
+@given(gaussian_tensor(2, 8), gaussian_tensor(2, 8), ratios)
+def test_the_mixture_is_rounded_once(impl, scores, corrected, ratio):
+    scores, corrected = scores.bfloat16(), corrected.bfloat16()
+    wide = impl.gate(scores.float(), corrected.float(), ratio)
+    terms = scores.abs().float() + corrected.abs().float()
+    assert_rounded_once(impl.gate(scores, corrected, ratio), wide, terms)
+
+
+def double(number):
+    """Return a fraction as a tensor of one number."""
+    return torch.tensor([float(number)], dtype=torch.float64)
+
+
+def gated(impl, score, corrected, strength):
+    """Return what the gate makes of one token, in float64."""
+    return impl.gate(double(score), double(corrected), float(strength), 1.0)
+
+
+@pytest.mark.spec("HubKV-16", "HubKV-Prop3")
+@given(sixteenths, quarters, sixteenths, clips, sixteenths, st.booleans())
+def test_the_bound_holds_for_any_weight(impl, score, gamma, strength, clip, place, hub):
+    low, high = clip[0], clip[0] + clip[1]
+    weight = low + place * (high - low)
+    z = gated(impl, score, weight * (1 if hub else gamma) * score, strength)
+    least, most = oracle.factor_bounds(strength, gamma, low, high)
+    assert_at_most(double(least * score), z)
+    assert_at_most(z, double(most * score))
+
+
+@st.composite
+def tokens_in_the_clip(draw):
+    """Tokens with any share q of their score and any head weight within the clip."""
+    low, high = draw(st.sampled_from([(0.8, 1.2), (1.0, 1.0), (0.25, 4.0)]))
+    gamma = draw(gammas)
+    shares = draw(st.lists(st.sampled_from([gamma, 1.0]), min_size=16, max_size=16))
+    weights = low + (high - low) * draw(grid(16, dtype=torch.float64))  # float32 has no 1.2
+    return torch.tensor(shares, dtype=torch.float64) * weights, gamma, low, high
+
+
 @pytest.mark.spec("HubKV-16", "HubKV-Prop3")
 @given(grid(16), tokens_in_the_clip(), ratios, powers)
 def test_refinement_perturbs_by_a_bounded_factor(impl, scores, tokens, ratio, power):
@@ -144,6 +119,31 @@ def test_refinement_perturbs_by_a_bounded_factor(impl, scores, tokens, ratio, po
     out = impl.gate(scores.double(), scores.double() * shares, ratio, power)
     assert_at_most((1 - strength + strength * gamma * low) * scores.double(), out)
     assert_at_most(out, (1 - strength + strength * high) * scores.double())
+
+
+@pytest.mark.spec("HubKV-17", "HubKV-Prop3")
+@given(st.data())
+def test_the_ranking_is_stable_for_any_lead(impl, data):
+    gamma, strength, clip = (data.draw(s) for s in (quarters, sixteenths, clips))
+    low, high = clip[0], clip[0] + clip[1]
+    least, most = oracle.factor_bounds(strength, gamma, low, high)
+    behind = data.draw(above_zero)
+    # the first number of sixteenths above the lead that (17) asks for
+    ahead = Fraction(math.floor(behind * most / least * 16) + 1, 16)
+    q_ahead, q_behind = (low + data.draw(sixteenths) * (high - low) for _ in range(2))
+    q_ahead, q_behind = (q * data.draw(st.sampled_from([gamma, 1])) for q in (q_ahead, q_behind))
+    z_ahead = gated(impl, ahead, q_ahead * ahead, strength)
+    assert z_ahead > gated(impl, behind, q_behind * behind, strength)
+
+
+@pytest.mark.spec("HubKV-17", "HubKV-Prop3")
+@given(quarters, sixteenths, clips)
+def test_the_lead_that_stability_asks_for_is_the_least(impl, gamma, strength, clip):
+    """At the ratio of (17) itself the two tokens tie."""
+    low, high = clip[0], clip[0] + clip[1]
+    behind, ahead = oracle.factor_bounds(strength, gamma, low, high)
+    assert_close(gated(impl, ahead, gamma * low * ahead, strength), double(ahead * behind))
+    assert_close(gated(impl, behind, high * behind, strength), double(ahead * behind))
 
 
 @pytest.mark.spec("HubKV-17", "HubKV-Prop3")

@@ -30,12 +30,13 @@ from spec_tests.strategies import grid
 
 finite_refine = INPUTS["hubkv_refine"].map(lambda x: {**x, "maximum": min(x["maximum"], 4.0)})
 
-
 ramp = dict(
     scores=torch.stack([torch.arange(64) / 64, torch.arange(64) % 2 / 2]), protected=None, ratio=1.0
 )
 ramp |= dict(radius=2, gamma=0.5, tau=0.5, minimum=0.125, maximum=4.0, power=2.0, epsilon=1e-6)
 """A head whose lowest scores stand far from its highest, beside one that is alike everywhere."""
+hills = torch.tensor([[0.5, 0.25, 0.75, 0.5, 0.25, 0.125], [0.25, 0.5, 0.125, 0.5, 0.75, 0.25]])
+aside = dict(scores=hills, protected=torch.arange(6).expand(2, 6) == 2, ratio=1.0, minimum=0.125)
 
 
 def content_of(x):
@@ -63,6 +64,32 @@ def test_refinement_is_its_four_steps(impl, dtype, x):
     if x["protected"] is not None:
         exact = exact.masked_fill(x["protected"], 1)
     assert_close(impl.hubkv_refine(**{**x, "scores": scores}), exact)
+
+
+@pytest.mark.spec("HubKV-12")
+@given(INPUTS["hubkv_refine"], st.sampled_from([0.0, 0.5, 4.0, 1e6]))
+@example(x=aside, value=4.0)
+def test_scores_of_protected_tokens_change_nothing(impl, x, value):
+    replaced = x["scores"].masked_fill(~content_of(x), value)
+    assert_equal(impl.hubkv_refine(**{**x, "scores": replaced}), impl.hubkv_refine(**x))
+
+
+@pytest.mark.spec("HubKV-12")
+@given(grid(2, 3, 14), ratios, st.integers(0, 5), st.integers(0, 5))
+def test_protected_ends_might_as_well_not_be_there(impl, scores, ratio, sinks, recent):
+    mask = impl.protected_mask(14, sinks, recent)
+    out = impl.hubkv_refine(scores, ratio, mask.expand(scores.shape))
+    alone = impl.hubkv_refine(scores[..., ~mask], ratio)
+    assert_close(out[..., ~mask], alone.double())
+
+
+@pytest.mark.spec("HubKV-12")
+def test_a_protected_neighbour_would_suppress_a_hub_and_flatten_its_head(impl):
+    """The token beside a strong sink keeps its score, and the sink's score its head's weight."""
+    scores = torch.tensor([[8.0, 0.5, 0.25, 0.25, 0.25, 0.25], [0.25, 0.5, 0.25, 0.25, 0.25, 0.25]])
+    protected = torch.tensor([True] + [False] * 5).expand(2, 6)
+    out = impl.hubkv_refine(scores, 1.0, protected, radius=1)
+    assert_close(out[:, 1], 0.5)
 
 
 @pytest.mark.spec("HubKV-15")
@@ -129,82 +156,6 @@ def test_a_heads_weight_cannot_change_what_a_head_keeps_ungated(impl, scores, we
     assert_equal(oracle.top_k_mask(out, keep), oracle.top_k_mask(impl.smd(scores), keep))
 
 
-@pytest.mark.spec("HubKV-11")
-@given(INPUTS["protected_mask"])
-def test_sinks_come_first_and_the_recent_window_last(impl, x):
-    mask, tokens, recent = impl.protected_mask(**x), x["tokens"], x["recent"]
-    recent = math.floor(Fraction("0.02") * tokens) if recent is None else recent
-    expected = [i < x["sinks"] or tokens - i <= recent for i in range(tokens)]
-    assert mask.tolist() == expected
-
-
-@pytest.mark.spec("HubKV-11")
-@pytest.mark.parametrize(("tokens", "recent"), [(49, 0), (50, 1), (2048, 40), (32768, 655)])
-def test_the_recent_window_is_a_fiftieth_of_the_sequence(impl, tokens, recent):
-    assert_equal(impl.protected_mask(tokens), impl.protected_mask(tokens, 4, recent))
-    assert impl.protected_mask(tokens).sum() == 4 + recent
-
-
-def crowded_scores():
-    """Two heads of 200 tokens: 12 protected, then in the first head 23 isolated hubs of 0.999."""
-    scores = torch.full((2, 200), 0.01)
-    scores[0, 20:135:5] = 0.999
-    scores[1] = 0.5
-    protected = torch.zeros(200, dtype=torch.bool)
-    protected[:4], protected[-8:] = True, True
-    return scores, protected
-
-
-@pytest.mark.spec("HubKV-13")
-def test_content_can_outrank_the_one_of_a_protected_token(impl):
-    """At ratio 0.95 a head of weight 1.2 reaches 1.1805 times its raw scores."""
-    scores, protected = crowded_scores()
-    out = impl.hubkv_refine(scores, 0.95, protected.expand(scores.shape))
-    assert (out[0] > 1.179).sum() == 23
-    assert_at_most(out, torch.tensor(1.1805))
-    kept = oracle.top_k_mask(out[0], 20)
-    assert not (kept & protected).any(), "a plain Top-K spares a protected token after all"
-
-
-@pytest.mark.spec("HubKV-Prop3")
-@given(INPUTS["shift_scores"])
-def test_shifted_scores_start_at_zero_and_keep_their_differences(impl, x):
-    scores = x["scores"]
-    out = impl.shift_scores(scores)
-    if scores.numel():
-        assert (out.amin(-1) == 0).all()
-    assert_equal(out.diff(), scores.diff())
-    assert_equal(impl.shift_scores(out), out)
-
-
-hills = torch.tensor([[0.5, 0.25, 0.75, 0.5, 0.25, 0.125], [0.25, 0.5, 0.125, 0.5, 0.75, 0.25]])
-aside = dict(scores=hills, protected=torch.arange(6).expand(2, 6) == 2, ratio=1.0, minimum=0.125)
-
-
-@pytest.mark.spec("HubKV-12")
-@given(INPUTS["hubkv_refine"], st.sampled_from([0.0, 0.5, 4.0, 1e6]))
-@example(x=aside, value=4.0)
-def test_scores_of_protected_tokens_change_nothing(impl, x, value):
-    replaced = x["scores"].masked_fill(~content_of(x), value)
-    assert_equal(impl.hubkv_refine(**{**x, "scores": replaced}), impl.hubkv_refine(**x))
-
-
-@pytest.mark.spec("HubKV-12")
-@given(grid(2, 3, 14), ratios, st.integers(0, 5), st.integers(0, 5))
-def test_protected_ends_might_as_well_not_be_there(impl, scores, ratio, sinks, recent):
-    mask = impl.protected_mask(14, sinks, recent)
-    out = impl.hubkv_refine(scores, ratio, mask.expand(scores.shape))
-    alone = impl.hubkv_refine(scores[..., ~mask], ratio)
-    assert_close(out[..., ~mask], alone.double())
-
-
-@pytest.mark.spec("HubKV-10", "HubKV-13")
-@given(INPUTS["hubkv_refine"])
-def test_content_is_left_alone_at_ratio_zero(impl, x):
-    out, content = impl.hubkv_refine(**{**x, "ratio": 0.0}), content_of(x)
-    assert_equal(out[content], x["scores"][content])
-
-
 @pytest.mark.spec("HubKV-9")
 @given(grid(2, 3, 4, 9), ratios, st.sampled_from([0, 1]), st.integers(0, 2))
 def test_layers_and_batch_rows_are_refined_apart(impl, scores, ratio, layer, row):
@@ -232,6 +183,29 @@ def test_head_weights_cannot_worsen_what_a_head_keeps_ungated(impl, dtype, seed,
     assert_optimal(kept, impl.smd(scores))
 
 
+@pytest.mark.spec("HubKV-10", "HubKV-13")
+@given(INPUTS["hubkv_refine"])
+def test_content_is_left_alone_at_ratio_zero(impl, x):
+    out, content = impl.hubkv_refine(**{**x, "ratio": 0.0}), content_of(x)
+    assert_equal(out[content], x["scores"][content])
+
+
+@pytest.mark.spec("HubKV-11")
+@given(INPUTS["protected_mask"])
+def test_sinks_come_first_and_the_recent_window_last(impl, x):
+    mask, tokens, recent = impl.protected_mask(**x), x["tokens"], x["recent"]
+    recent = math.floor(Fraction("0.02") * tokens) if recent is None else recent
+    expected = [i < x["sinks"] or tokens - i <= recent for i in range(tokens)]
+    assert mask.tolist() == expected
+
+
+@pytest.mark.spec("HubKV-11")
+@pytest.mark.parametrize(("tokens", "recent"), [(49, 0), (50, 1), (2048, 40), (32768, 655)])
+def test_the_recent_window_is_a_fiftieth_of_the_sequence(impl, tokens, recent):
+    assert_equal(impl.protected_mask(tokens), impl.protected_mask(tokens, 4, recent))
+    assert impl.protected_mask(tokens).sum() == 4 + recent
+
+
 @pytest.mark.spec("HubKV-11")
 def test_a_flat_window_can_exceed_the_budget(impl):
     """A window of 4096 beside four sinks at 32768 tokens, of which 95 % should go."""
@@ -239,6 +213,27 @@ def test_a_flat_window_can_exceed_the_budget(impl):
     assert impl.protected_mask(32768, 4, 4096).sum() == 4100
     assert budget == 1638
     assert impl.protected_mask(32768).sum() < budget
+
+
+def crowded_scores():
+    """Two heads of 200 tokens: 12 protected, then in the first head 23 isolated hubs of 0.999."""
+    scores = torch.full((2, 200), 0.01)
+    scores[0, 20:135:5] = 0.999
+    scores[1] = 0.5
+    protected = torch.zeros(200, dtype=torch.bool)
+    protected[:4], protected[-8:] = True, True
+    return scores, protected
+
+
+@pytest.mark.spec("HubKV-13")
+def test_content_can_outrank_the_one_of_a_protected_token(impl):
+    """At ratio 0.95 a head of weight 1.2 reaches 1.1805 times its raw scores."""
+    scores, protected = crowded_scores()
+    out = impl.hubkv_refine(scores, 0.95, protected.expand(scores.shape))
+    assert (out[0] > 1.179).sum() == 23
+    assert_at_most(out, torch.tensor(1.1805))
+    kept = oracle.top_k_mask(out[0], 20)
+    assert not (kept & protected).any(), "a plain Top-K spares a protected token after all"
 
 
 @pytest.mark.spec("HubKV-13")
@@ -250,13 +245,15 @@ def test_ranking_by_the_mask_spares_what_the_printed_one_does_not(impl):
     assert kept.sum() == 20
 
 
-@pytest.mark.spec("HubKV-12")
-def test_a_protected_neighbour_would_suppress_a_hub_and_flatten_its_head(impl):
-    """The token beside a strong sink keeps its score, and the sink's score its head's weight."""
-    scores = torch.tensor([[8.0, 0.5, 0.25, 0.25, 0.25, 0.25], [0.25, 0.5, 0.25, 0.25, 0.25, 0.25]])
-    protected = torch.tensor([True] + [False] * 5).expand(2, 6)
-    out = impl.hubkv_refine(scores, 1.0, protected, radius=1)
-    assert_close(out[:, 1], 0.5)
+@pytest.mark.spec("HubKV-Prop3")
+@given(INPUTS["shift_scores"])
+def test_shifted_scores_start_at_zero_and_keep_their_differences(impl, x):
+    scores = x["scores"]
+    out = impl.shift_scores(scores)
+    if scores.numel():
+        assert (out.amin(-1) == 0).all()
+    assert_equal(out.diff(), scores.diff())
+    assert_equal(impl.shift_scores(out), out)
 
 
 @pytest.mark.spec("HubKV-Prop3")

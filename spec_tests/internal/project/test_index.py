@@ -1,6 +1,7 @@
 """Papers, code, tests and docs refer to the same equations and names, in both directions."""
 
 import re
+import tomllib
 from inspect import getdoc, isfunction, signature
 from pathlib import Path
 
@@ -120,6 +121,14 @@ def test_only_a_test_that_takes_an_implementation_counts(tmp_path):
     assert index.spec_marked_tests(file) == [("HubKV-5", "test_hubs"), ("HubKV-6", "test_hubs")]
     idle = [("HubKV-5", "test_a_theorem"), ("HubKV-7", "test_a_theorem")]
     assert index.spec_marked_tests(file, idle=True) == idle
+
+
+def test_a_method_of_no_paper_is_listed_by_its_docstring_and_only_there():
+    text = "Score it.\n\nSource:\n    Other-TOVA: Oren et al.,\n    2024.\n\nReading:\n    C3."
+    entry = dict(title="Score it", where="Oren et al., 2024", kind="code", ours=True)
+    assert index.other_methods([text, "Source:\n    Other-Bare, HubKV-6."]) == {"Other-TOVA": entry}
+    on_file = tomllib.loads((DOCS / "equations.toml").read_text())
+    assert not [spec for spec in on_file if spec.startswith("Other-")]
 
 
 def test_every_function_states_its_source():

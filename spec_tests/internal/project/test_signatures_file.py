@@ -1,12 +1,13 @@
 """The file `signatures.txt` holds the public signatures, so that each change shows in a diff.
 
-`python -m spec_tests.internal.project.test_signatures_file` writes it again.
+A name that is not on file yet needs no line there before the next release.
+`python -m spec_tests.internal.project.test_signatures_file` writes the file again.
 """
 
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from inspect import Parameter, getdoc, isfunction, signature, unwrap
 from pathlib import Path
@@ -18,6 +19,7 @@ import torch
 import reference
 from optimized import distributed
 from reference._validation.contract_docstrings import admits
+from spec_tests.index import ROOT
 
 GOLDEN = Path(__file__).parent / "signatures.txt"
 
@@ -51,8 +53,21 @@ def said(hint: Any) -> str:
 
 
 def text() -> str:
-    """Return the expected content of `signatures.txt`."""
+    """Return the content of `signatures.txt` with all public names."""
     return "\n".join(line for name in reference.__all__ for line in lines(name)) + "\n"
+
+
+def by_name(text: str) -> dict[str, str]:
+    """Return the signatures of a file by their first line, a name."""
+    parts = re.split(r"(?m)^(?=\S)", text)[1:]
+    return dict(part.split("\n", 1) for part in parts)
+
+
+def differences(on_file: str, now: str, released: bool) -> list[str]:
+    """Return the names whose signature is not the one on file; a new one counts in a release."""
+    old, new = by_name(on_file), by_name(now)
+    counted = old | new if released else old
+    return [name for name in counted if old.get(name) != new.get(name)]
 
 
 @pytest.mark.parametrize("settings", [reference.HubSettings, reference.GraphSettings])
@@ -60,20 +75,28 @@ def test_a_default_is_the_same_in_the_settings_and_in_every_function(settings):
     """A default that is changed in one place and forgotten in another is found here."""
     package, names = settings.__module__.rpartition(".")[0], reference.__all__
     functions = [unwrap(f) for f in (getattr(reference, name) for name in names) if isfunction(f)]
-    functions += [distributed.head_weights, distributed.hubkv_refine]
+    wanted = settings._field_defaults
     found = {
-        (function.__module__, function.__name__, name): parameter.default
+        (function.__name__, name): default
         for function in functions
-        if function.__name__ != "nms" and function.__module__.startswith((package, "optimized"))
-        for name, parameter in signature(function).parameters.items()
-        if name in settings._field_defaults and parameter.default is not Parameter.empty
+        if function.__name__ != "nms" and function.__module__.startswith(package)
+        for name, default in defaults(function).items()
+        if name in wanted
     }
-    assert len(found) > len(settings._field_defaults)
-    assert not {
-        place: default
-        for place, default in found.items()
-        if default != settings._field_defaults[place[2]]
-    }
+    assert len(found) > len(wanted)
+    assert not {place: default for place, default in found.items() if default != wanted[place[1]]}
+
+
+@pytest.mark.parametrize("name", distributed.__all__)
+def test_a_default_is_the_same_over_ranks(name):
+    shared = {"group": None} | defaults(unwrap(getattr(reference, name)))
+    assert defaults(getattr(distributed, name)) == shared
+
+
+def defaults(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the default of each parameter that has one."""
+    parameters = signature(function).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not Parameter.empty}
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -88,9 +111,19 @@ def test_a_tensor_is_held_to_its_range(dtype):
 
 
 def test_the_public_signatures_are_those_on_file():
-    assert text() == GOLDEN.read_text(), (
+    released = "\n## Unreleased\n" not in (ROOT / "docs/changelog.md").read_text()
+    assert not differences(GOLDEN.read_text(), text(), released), (
         "python -m spec_tests.internal.project.test_signatures_file writes them anew"
     )
+
+
+def test_a_changed_or_lost_signature_is_found_and_a_new_one_in_a_release():
+    new = "first\n    a: an integer\nsecond\n    b: a flag = True\n"
+    assert not differences(new, new, True)
+    assert differences(new.replace("True", "False"), new, False) == ["second"]
+    assert differences(new + "third\n    c: a flag\n", new, False) == ["third"]
+    assert differences("first\n    a: an integer\n", new, False) == []
+    assert differences("first\n    a: an integer\n", new, True) == ["second"]
 
 
 RULES = {
