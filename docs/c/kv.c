@@ -281,7 +281,7 @@ static Tensor *read_tensor(const char *name, Dtype first, Dtype last) {
 }
 
 // A finite floating-point tensor of at least so many axes.
-static Tensor *finite(const char *name, int least_axes) {
+static Tensor *finite_tensor(const char *name, int least_axes) {
     Tensor *x = read_tensor(name, F64, F32);
     if (!x) refuse("type", "%s must be given", name);
     if (x->axes < least_axes) refuse("value", "%s must have at least %d axes", name, least_axes);
@@ -309,7 +309,7 @@ static Tensor *mask(const char *name, const Tensor *like, int but) {
 // ---- The functions ----
 
 static Tensor *hub_mask(void) {
-    Tensor *scores = finite("scores", 1);
+    Tensor *scores = finite_tensor("scores", 1);
     long radius = integer("radius", 2, 0, INFINITY);
     Tensor *protected = mask("protected", scores, scores->axes);
     Tensor *hubs = tensor(BOOL, scores->axes, scores->shape);
@@ -328,7 +328,7 @@ static Tensor *hub_mask(void) {
 }
 
 static Tensor *gate(void) {
-    Tensor *scores = finite("scores", 1), *corrected = finite("corrected", 1);
+    Tensor *scores = finite_tensor("scores", 1), *corrected = finite_tensor("corrected", 1);
     same_axes("corrected", corrected, scores, scores->axes);
     double ratio = number("ratio", NAN), power = number("power", 2);
     if (!(0 <= ratio && ratio <= 1)) refuse("value", "ratio must be in [0, 1], got %g", ratio);
@@ -341,7 +341,7 @@ static Tensor *gate(void) {
 }
 
 static Tensor *neighbours(void) {
-    Tensor *weights = finite("weights", 2), *sources = read_tensor("sources", I64, I64);
+    Tensor *weights = finite_tensor("weights", 2), *sources = read_tensor("sources", I64, I64);
     if (!sources) refuse("type", "sources must be given");
     same_axes("sources", sources, weights, weights->axes - 1);
     long count = integer("count", 0, 0, INFINITY);
@@ -374,7 +374,7 @@ static Tensor *neighbours(void) {
 }
 
 static Tensor *quantise(void) {
-    Tensor *x = finite("x", 1);
+    Tensor *x = finite_tensor("x", 1);
     long bits = integer("bits", 0, 1, 8);
     Tensor *kept = mask("kept", x, x->axes);
     Dtype stored = x->dtype;
