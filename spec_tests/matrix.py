@@ -23,10 +23,8 @@ def cell(said: dict[str, str | None] | None) -> str:
     """
     for level in LEVELS:
         verdict = said[level] if said else None
-        if verdict == "fails":
-            return "fails" if level == LEVELS[0] else f"fails at {level}"
         if verdict not in ("passes", None):
-            return str(verdict)
+            return str(verdict) if level == LEVELS[0] else f"{verdict} at {level}"
     return "passes" if said else ""
 
 

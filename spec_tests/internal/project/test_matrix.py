@@ -42,6 +42,7 @@ def reports(tmp_path):
         (verdicts("passes", "fails", "fails"), "fails at edges"),
         (verdicts("passes", "passes", "fails"), "fails at errors"),
         (verdicts("in part"), "in part"),
+        (verdicts("passes", "passes", "in part"), "in part at errors"),
         (verdicts("untested"), "untested"),
     ],
 )
