@@ -79,9 +79,9 @@ class Implementation:
         self.module = import_module(module)
         if attribute:
             self.module = getattr(self.module, attribute)
-        self.name, self.device = name, torch.device(device)
-        if isinstance(self.module, Program):
-            self.name = self.module.title
+        self.program = self.module if isinstance(self.module, Program) else None
+        self.name = self.program.title if self.program else name
+        self.device = torch.device(device)
         self.ours = name in OURS
         self.asked, self.paper = asked or self.ours, paper
         self.limit = Limit(seconds)
@@ -194,8 +194,8 @@ class Implementation:
 
     def snippet(self, name: str, inputs: dict[str, Any]) -> str:
         """Return text to paste that makes one call: a program, or a line for a shell."""
-        if isinstance(self.module, Program):
-            return self.module.snippet(name, inputs)
+        if self.program:
+            return self.program.snippet(name, inputs)
         return snippet(self.name, self.own, name, inputs)
 
     def __getattr__(self, name: str) -> Any:
@@ -227,8 +227,8 @@ class Implementation:
         def call(*args: Any, **kwargs: Any) -> Any:
             given = (args, kwargs) if here else move_to_device((args, kwargs), self.device)
             given = to_module_records(given, self.own) if self.own else given
-            if isinstance(self.module, Program):
-                self.module.restart_if_ended()
+            if self.program:
+                self.program.restart_if_ended()
             with nullcontext() if self.ours else self.limit.on(name):
                 found = function(*given[0], **given[1])
             result = from_module_records(found, hint, self.own)

@@ -136,9 +136,10 @@ def written_tensor(tensor: Tensor, exact: bool) -> Any:
     """Return a tensor as JSON."""
     if tensor.dtype not in NAMES or tensor.layout is not torch.strided:
         raise NotExpressible(f"JSON has no {tensor.dtype} tensor of this layout")
-    name, plain = NAMES[tensor.dtype], tensor.detach().cpu().contiguous()
+    name, plain = NAMES[tensor.dtype], tensor.detach().cpu()
     if exact:
-        raw = plain.reshape(-1).view(torch.uint8).numpy().tobytes()
+        rows = plain.clone(memory_format=torch.contiguous_format)  # of empty axes too
+        raw = rows.reshape(-1).view(torch.uint8).numpy().tobytes()
         text = base64.b64encode(raw).decode()
         return {"base64": text, "shape": [*tensor.shape], "of": name}
     if not tensor.numel():

@@ -8,6 +8,10 @@ vector:consecutive-heads-share-a-cache
   heads_dealt_in_turn: query head h reads value head h modulo the number of key heads
   - values[..., h // group, :, :]
   + values[..., h % values.shape[-3], :, :]
+vector:consecutive-heads-read-the-same-keys
+  keys_dealt_in_turn: query head h reads key head h modulo the number of key heads
+  - keys[..., h // group, :seen, :]
+  + keys[..., h % keys.shape[-3], :seen, :]
 test_a_causal_query_sees_up_to_its_own_position_and_no_further
   causal_from_the_first_key: the first query sees the first key only, however long the cache
   - tokens - count + t + 1 if causal
@@ -49,6 +53,13 @@ test_a_log_sum_exp_that_is_not_finite_is_refused[attention_weights]
   - aligned, finite_log_sum_exp)
   + aligned)
 test_the_weights_of_a_query_sum_to_one
+  softmax_over_queries: the softmax runs over the queries, not over the tokens
+  -                 weights[..., h, t, :seen] = logits.softmax(-1)
+  +                 weights[..., h, t, :seen] = logits.exp()
+                else:
+                    weights[..., h, t, :seen] = (logits - log_sum_exp[..., h, t, None]).exp()
+  -     return weights
+  +     return weights / weights.sum(-2, keepdim=True) if log_sum_exp is None else weights
   masked_after_the_softmax: weights beyond the mask are dropped after the softmax, not before
   - :seen, :]).sum(-1) * scale
   + :, :]).sum(-1) * scale

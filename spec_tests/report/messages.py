@@ -96,13 +96,13 @@ def evidence_of(
     if kind in (CHANGES, LAW):
         theirs = call.passed if kind == CHANGES else fault.got
     inputs = call.passed if fault.edge in COPIED else call.inputs
-    wrong = kind in (VALUES, KIND)
+    wrong, vector = kind in (VALUES, KIND), item.callspec.params.get("case", {})
     return {
         "snippet": impl.snippet(call.name, inputs),
         "where": path,
         "expected": result_as_text(expected) if kind != LAW or fault.expected is not None else "",
         "got": result_as_text(theirs),
-        "hunts": item.callspec.params.get("case", {}).get("hunts", "") if wrong else "",
+        "hunts": vector.get("hunts", "") if wrong or kind == LAW else "",
         "lies": matching_mutants(call) if wrong and not after else [],
         "follows": after,
     }

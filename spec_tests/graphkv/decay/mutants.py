@@ -67,6 +67,12 @@ test_enhanced_is_at_least_the_score_which_is_at_least_the_decayed
   - enhanced * (1 + gain)
   + enhanced * (1 - gain)
 test_enhancing_is_decaying_along_edges_of_the_other_sign
+  last_gain: only the last source that reaches a token counts
+  +         before = enhanced
+            for i in range(weights.shape[-2]):
+                gain = strength * widen(weights[..., i, :])
+  -             enhanced = torch.where(neighbours[..., i, :], enhanced * (1 + gain), enhanced)
+  +             enhanced = torch.where(neighbours[..., i, :], before * (1 + gain), enhanced)
   added_gains: gains add
   - enhanced * (1 + gain)
   + enhanced + scores * gain

@@ -8,6 +8,14 @@ vector:shares-are-decimal
   binary_share: shares in binary
   - int(Fraction(str(fraction)) * (keep - window))
   + int(fraction * (keep - window))
+vector:a-budget-of-512-has-153-sources
+  nearest_source_count: the share is rounded to the nearest
+  - int(Fraction(str(fraction)) * (keep - window))
+  + round(Fraction(str(fraction)) * (keep - window))
+vector:a-window-comes-off-the-budget
+  window_ignored: the window stays in the budget
+  - int(Fraction(str(fraction)) * (keep - window))
+  + int(Fraction(str(fraction)) * keep)
 test_sources_are_the_share_of_the_budget_rounded_down
   no_source_at_all: a small budget has no source
   - return max(1, int(
@@ -26,6 +34,9 @@ test_the_graph_is_that_of_algorithm_1
   like_everything: 0/0 is 1
   - inner / lengths, 0)
   + inner / lengths, 1)
+  cosine_distance: 1 less the cosine, a distance
+  - torch.where(lengths > 0, inner / lengths, 0).clamp(-1, 1)
+  + torch.where(lengths > 0, 1 - (inner / lengths).clamp(-1, 1), 0)
 test_a_scaled_key_has_the_same_edges
   half_precision_cosine: cosine in half precision
   - inner / lengths, 0)

@@ -27,6 +27,9 @@ test_a_normalized_mass_is_a_mean_over_the_queries_that_see_the_token
   watchers_of_every_later_token: every key from the token on has a query
   - max(1, min(count, tokens - t) if causal else count)
   + max(1, tokens - t if causal else count)
+  mean_over_all_queries: mass is divided by all queries, also by those that do not see the token
+  - max(1, min(count, tokens - t) if causal else count)
+  + max(1, count)
 test_heavy_hitters_are_exactly_as_many_as_the_floor
   count_to_the_nearest: the count is rounded to the nearest
   - min(Fraction(str(ratio)) * tokens // 1,
@@ -38,6 +41,9 @@ test_of_equal_masses_the_earliest_are_heavy
   +     least = mass.masked_fill(~heavy, torch.inf)
   +     return mass >= least.amin(-1, keepdim=True) if tokens else heavy
 test_the_window_is_the_last_tokens
+  window_one_short: the window has a token fewer
+  - torch.arange(tokens) >= tokens - recent
+  + torch.arange(tokens) > tokens - recent
   minus_zero_slice: a window of none is a window of all
   - torch.arange(tokens) >= tokens - recent
   + torch.arange(tokens) >= (tokens - recent if recent else 0)

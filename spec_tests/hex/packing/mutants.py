@@ -4,6 +4,10 @@ from spec_tests.mutants.registry import register_mutants
 
 mutant = register_mutants("hex/packing")
 mutant("""
+vector:four-bits-as-kivi-packs-them
+  highest_bit_first: a word is filled from its highest bit down
+  - words[..., p // 32] += bit << p % 32
+  + words[..., p // 32] += bit << 31 - p % 32
 test_packed_codes_waste_less_than_a_word_a_row
   nibbles: codes of 3 bits take 4
   - length = codes.shape[-1]

@@ -52,6 +52,11 @@ vector:radius-is-a-half-width
   - hubs = torch.zeros_like(scores, dtype=torch.bool)
   + hubs, radius = torch.zeros_like(scores, dtype=torch.bool), radius // 2
 test_a_hub_has_no_stronger_or_earlier_equal_in_its_window
+  windows_end_early: a window lacks its last token
+  -         window = scores[..., start : i + radius + 1]
+  -         hubs[..., i] = start + window.argmax(-1) == i
+  +         window = scores[..., start : i + radius]
+  +         hubs[..., i] = window.shape[-1] > 0 and start + window.argmax(-1) == i
   last_of_a_plateau: the last of a plateau is the hub
   - start + window.argmax(-1) == i
   + start + window.shape[-1] - 1 - window.flip(-1).argmax(-1) == i

