@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 if getattr(optimized, "__all__", None) is not getattr(reference, "__all__", 0):
     raise ImportError(
         f"`reference` is {reference.__spec__.origin}, `optimized` is {optimized.__spec__.origin}: "
-        "one of them is not of kvspec; rename it, or keep its folder off Python's search path"
+        "one of them is not of kvspec: rename it, or keep its folder off Python's search path "
+        "(`python -P` leaves out the current folder)"
     )
 
 __all__ = ["models", "optimized", "reference"]
