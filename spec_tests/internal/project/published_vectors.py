@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 from spec_tests.index import HERE, ROOT
 
 FILE = Path(__file__).with_suffix(".txt")
-REMARKS = {"hunts", "source"}
-"""Fields of a vector that may be reworded."""
+NAMES = ("vectors.json", "generated.json", "traces.json")
+"""Names of the files that hold vectors."""
+REMARKS = {"hunts", "source", "origin", "flags", "reading"}
+"""Fields of a vector that only describe it, and may change."""
 
 
 class Published(NamedTuple):
@@ -32,11 +34,14 @@ def digest(vector: dict[str, Any]) -> str:
 
 def digests(root: Path = HERE) -> dict[str, str]:
     """Return the digest of each vector under a folder, by its path such as `hex/csr/empty-row`."""
-    return {
-        f"{file.parent.relative_to(root).as_posix()}/{vector['id']}": digest(vector)
-        for file in sorted(root.rglob("vectors.json"))
-        for vector in json.loads(file.read_text())
-    }
+    found: dict[str, str] = {}
+    for file in (file for name in NAMES for file in sorted(root.rglob(name))):
+        for vector in json.loads(file.read_text()):
+            path = f"{file.parent.relative_to(root).as_posix()}/{vector['id']}"
+            if path in found:
+                raise ValueError(f"{file}: the id {vector['id']} must be unique in its folder")
+            found[path] = digest(vector)
+    return found
 
 
 def published() -> dict[str, Published]:

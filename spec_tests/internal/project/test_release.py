@@ -1,5 +1,6 @@
 """A version is told the same everywhere, and its vectors stay as they were published."""
 
+import json
 import tomllib
 
 import pytest
@@ -54,6 +55,16 @@ def test_a_remark_may_be_reworded_and_a_vector_added():
     before = {"hubkv/one": Published("0.2.0", digest(VECTOR))}
     now = {"hubkv/one": digest(VECTOR | {"hunts": "another"}), "hubkv/new": "0"}
     assert silent_changes(now, before, "") == []
+
+
+def test_vectors_of_all_files_are_digested_and_an_id_is_unique_in_its_folder(tmp_path):
+    for name in ("vectors.json", "generated.json"):
+        (tmp_path / "csr").mkdir(exist_ok=True)
+        (tmp_path / "csr" / name).write_text(json.dumps([VECTOR | {"id": name[:3]}]))
+    assert [*digests(tmp_path)] == ["csr/vec", "csr/gen"]
+    (tmp_path / "csr/traces.json").write_text(json.dumps([VECTOR | {"id": "gen"}]))
+    with pytest.raises(ValueError, match="the id gen must be unique"):
+        digests(tmp_path)
 
 
 def test_the_version_is_the_same_everywhere():
