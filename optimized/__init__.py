@@ -8,9 +8,13 @@ body in `optimized.vector` does. `python -m optimized.list_backends` prints both
 from inspect import isfunction
 from typing import TYPE_CHECKING, Any
 
-import reference
-from optimized import vector
-from optimized._dispatch import dispatch
+from optimized._origin import refuse_foreign
+
+refuse_foreign("reference")
+
+import reference  # noqa: E402
+from optimized import vector  # noqa: E402
+from optimized._dispatch import dispatch  # noqa: E402
 
 if TYPE_CHECKING:
     from reference import *  # noqa: F403

@@ -30,5 +30,4 @@ if __name__ == "__main__":
         sys.exit(f"The suite needs {', '.join(missing)}: pip install 'kvspec[test]'")
     import pytest
 
-    sys.path.insert(0, "")  # modules of the current folder are importable
     sys.exit(pytest.main(pytest_arguments(sys.argv[1:])))

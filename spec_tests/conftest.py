@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
+import optimized  # noqa: F401 - before a folder with another module of that name is on the path
 import reference
 from spec_tests.functions_called_by_tests import (
     functions_called_by,
@@ -152,6 +153,7 @@ def pytest_configure(config):
     for line in MARKERS:
         config.addinivalue_line("markers", line)
     sys.path.insert(0, str(config.invocation_params.dir))
+    config.option.importmode = "importlib"  # files of many folders have the same name
     if hasattr(config, "workerinput"):  # one thread each: the workers occupy every core
         torch.set_num_threads(1)
         os.environ["OMP_NUM_THREADS"] = "1"

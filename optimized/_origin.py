@@ -1,0 +1,17 @@
+"""Top-level packages of this project, told apart from other modules of the same name."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+
+def refuse_foreign(name: str) -> None:
+    """Raise an error if an import of `name` finds another module than the package of kvspec."""
+    spec, own = find_spec(name), Path(__file__).resolve().parents[1] / name
+    found = [spec.origin, *(spec.submodule_search_locations or [])] if spec else []
+    places = [Path(place).resolve() for place in found if place]
+    if own not in places:
+        raise ImportError(
+            f"`{name}` is {places[0] if places else 'missing'}, not {own} of kvspec: rename it, or "
+            "keep its folder off Python's search path (`python -P` leaves out the current folder)",
+            name=name,
+        )
