@@ -106,6 +106,40 @@ def assert_as_accurate(
         raise Unequal(f"{actual} is not {same}: {wrong:.3g} times the tolerance", actual, same)
 
 
+def error_magnitudes(spec: Callable[..., Any], inputs: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the exact result of a call, and the magnitudes whose rounding it may be off by.
+
+    A program that computes in a dtype may be off by `SAFETY` of its machine epsilons times the
+    magnitude, an element at a time; magnitudes of all that is no float are None.
+
+    Raises:
+        Unequal: another rounding gives another choice, so that no single result is right.
+    """
+    exact, same = spec(**cast(inputs, torch.float64)), spec(**inputs)
+    found = [same]
+    for seed in SEEDS:
+        for apart in (False, True):
+            with Noise(seed, SAFETY, apart):
+                found.append(spec(**inputs))
+    return exact, magnitudes(exact, found)
+
+
+def magnitudes(exact: Any, found: list[Any]) -> Any:
+    """Return the magnitudes of an exact result, from the results under other roundings."""
+    if isinstance(exact, float):
+        exact, found = torch.tensor(exact), [torch.tensor(one) for one in found]
+    if isinstance(exact, tuple):
+        several = [[one[at] for one in found] for at in range(len(exact))]
+        return tuple(map(magnitudes, exact, several))
+    if not is_float(exact):
+        if not all(are_equal(one, exact) for one in found):
+            raise Unequal("another rounding gives another choice", found[0], exact)
+        return None
+    unit = SAFETY * torch.finfo(torch.promote_types(found[0].dtype, torch.float32)).eps
+    shift = (torch.stack(found).double() - exact).nan_to_num(0, 0, 0).abs().amax(0)
+    return exact.abs().double().nan_to_num(0, 0, 0) + shift / unit
+
+
 def assert_close(actual: Tensor, exact: Tensor | float, scale: Tensor | float = 1.0) -> None:
     """Check that `actual` is `exact`, up to the rounding of numbers of size max(|exact|, scale)."""
     exact = torch.as_tensor(exact, dtype=torch.float64, device=actual.device)
