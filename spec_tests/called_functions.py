@@ -30,8 +30,8 @@ def functions_of_test(item: pytest.Function) -> frozenset[str]:
         code = getattr(value, "__code__", None)
         if code and "impl" in code.co_varnames:
             found |= PUBLIC & set(code.co_names)
-        if isinstance(value, str):
-            found |= PUBLIC & {value}
+        words = value if isinstance(value, tuple) else (value,)
+        found |= PUBLIC & {word for word in words if isinstance(word, str)}
     return found
 
 

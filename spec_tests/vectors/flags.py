@@ -1,11 +1,10 @@
-"""Flags of a vector: what is special about its inputs (docs/flags.md says why each matters)."""
+"""Flags of a vector: what is special about its inputs. docs/flags.md says why each matters."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from inspect import getdoc, unwrap
 from typing import Any
 
-import torch
 from torch import Tensor
 
 import reference
@@ -15,8 +14,8 @@ from spec_tests.report.calls import tensors
 
 Inputs = dict[str, Any]
 READING = re.compile(r"\b(?:E-[A-Z]\d+|C\d+)\b")
-EDGES = {"empty", "one-element", "ties", "infinite", "negative-zero"}
-"""Flags of inputs at the level `edges`; others are ordinary input."""
+EDGES = {"empty", "one-element", "ties", "negative-zero"}
+"""Flags of inputs at the level `edges`; all others are ordinary input."""
 
 
 def has_empty_axis(_: str, inputs: Inputs) -> bool:
@@ -26,24 +25,28 @@ def has_empty_axis(_: str, inputs: Inputs) -> bool:
 
 def has_axis_of_one(name: str, inputs: Inputs) -> bool:
     """Whether an axis that the signature names has one element."""
-    return any(
-        axis.isidentifier() and length == 1
-        for key, field, value in leaves(inputs)
-        for axis, length in zip(
-            names_of_axes(name, key, field, value), getattr(value, "shape", ()), strict=False
-        )
-    )
+    return any(axis.isidentifier() and length == 1 for axis, length in named_axes(name, inputs))
 
 
 def has_ties(_: str, inputs: Inputs) -> bool:
-    """Whether finite numbers along a last axis are equal."""
-    return any(row_has_ties(row) for tensor in floats(inputs) for row in rows(tensor))
+    """Whether finite scores along a last axis are equal."""
+    return any(
+        repeats(row)
+        for key, field, value in leaves(inputs)
+        if key in COMPARED or field in COMPARED
+        for tensor in tensors(value)
+        for row in rows(tensor)
+    )
 
 
-def row_has_ties(row: Tensor) -> bool:
+COMPARED = {"scores", "mass", "preferences", "weights"}
+"""Arguments and fields whose elements are compared with each other."""
+
+
+def repeats(row: Tensor) -> bool:
     """Whether two finite numbers of a row are equal."""
     finite = row[row.isfinite()]
-    return finite.unique().numel() < finite.numel()
+    return finite.is_floating_point() and finite.unique().numel() < finite.numel()
 
 
 def has_infinite(_: str, inputs: Inputs) -> bool:
@@ -58,7 +61,8 @@ def has_negative_zero(_: str, inputs: Inputs) -> bool:
 
 def has_padding(_: str, inputs: Inputs) -> bool:
     """Whether tokens are padding."""
-    return any(not bool(mask.all()) for mask in tensors(inputs.get("valid")))
+    masks = tensors([inputs.get("valid"), inputs.get("repeat_valid")])
+    return any(not bool(mask.all()) for mask in masks)
 
 
 def has_protected(_: str, inputs: Inputs) -> bool:
@@ -69,27 +73,21 @@ def has_protected(_: str, inputs: Inputs) -> bool:
 
 def has_grouped_heads(name: str, inputs: Inputs) -> bool:
     """Whether several query heads share a key head."""
-    heads = {"query_heads": {0}, "kv_heads": {0}}
-    for key, field, value in leaves(inputs):
-        for axis, length in zip(
-            names_of_axes(name, key, field, value), getattr(value, "shape", ()), strict=False
-        ):
-            heads.setdefault(axis, set()).add(length)
+    heads = {"query_heads": [0], "kv_heads": [0]}
+    for axis, length in named_axes(name, inputs):
+        heads.setdefault(axis, []).append(length)
     return max(heads["query_heads"]) > max(heads["kv_heads"]) > 0
 
 
 def has_leading_axes(name: str, inputs: Inputs) -> bool:
     """Whether a tensor has axes that the signature leaves open."""
-    return any(
-        axis.startswith("*")
-        for key, field, value in leaves(inputs)
-        for axis in names_of_axes(name, key, field, value)
-    )
+    return any(axis.startswith("*") for axis, _ in named_axes(name, inputs))
 
 
 def has_cache(_: str, inputs: Inputs) -> bool:
     """Whether an argument is the state of a cache."""
-    return any(type(v) in RECORDS and type(v).__name__.endswith("Cache") for v in inputs.values())
+    kinds = [type(value) for value in inputs.values()]
+    return any(kind in RECORDS and kind.__name__.endswith(("Cache", "Block")) for kind in kinds)
 
 
 def pools_layers_or_heads(_: str, inputs: Inputs) -> bool:
@@ -98,10 +96,10 @@ def pools_layers_or_heads(_: str, inputs: Inputs) -> bool:
 
 
 def keeps_nothing_or_all(_: str, inputs: Inputs) -> bool:
-    """Whether a budget is none or everything."""
-    keep, ratio = inputs.get("keep"), inputs.get("ratio")
-    zero = bool((torch.as_tensor(keep) == 0).any()) if keep is not None else False
-    return zero or ratio in (0, 1)
+    """Whether a budget is none, or a ratio removes nothing or everything."""
+    keep = inputs.get("keep")
+    none = any(bool((t == 0).any()) for t in tensors([keep])) or (type(keep) is int and keep == 0)
+    return none or inputs.get("ratio") in (0, 1)
 
 
 FLAGS: dict[str, Callable[[str, Inputs], bool]] = {
@@ -134,6 +132,13 @@ def readings_of(name: str) -> list[str]:
     """Return the errata and conventions on which a function's answer rests."""
     said = (getdoc(unwrap(getattr(reference, name))) or "").partition("Reading:")[2]
     return list(dict.fromkeys(READING.findall(said)))
+
+
+def named_axes(name: str, inputs: Inputs) -> Iterator[tuple[str, int]]:
+    """Yield the name and the length of each axis of the arguments of a call."""
+    for key, field, value in leaves(inputs):
+        names = names_of_axes(name, key, field, value)
+        yield from zip(names, getattr(value, "shape", ()), strict=False)
 
 
 def floats(inputs: Inputs) -> list[Tensor]:

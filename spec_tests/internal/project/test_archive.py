@@ -1,0 +1,229 @@
+"""The archive of vectors: its bytes, its form, its readers, and the faults that they find."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from io import BytesIO
+from types import SimpleNamespace
+
+import pytest
+from jsonschema import Draft202012Validator
+
+import reference
+from spec_tests.accuracy import Unequal
+from spec_tests.index import HERE, ROOT, equations
+from spec_tests.internal.project.test_program import node
+from spec_tests.json_values import read
+from spec_tests.mutants.patch import patched_reference
+from spec_tests.vectors.__main__ import main
+from spec_tests.vectors.archive import files, packed
+from spec_tests.vectors.flags import FLAGS, flags_of, level_of, readings_of
+from spec_tests.vectors.generate import generated
+from spec_tests.vectors.judge import generated_vectors, judge_trace, judge_vector, traces
+from spec_tests.vectors.traces import TRACES, as_json
+
+FORM = json.loads((HERE / "vectors.schema.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def found():
+    """The files of the archive."""
+    return files()
+
+
+@pytest.fixture(scope="module")
+def archive(found, tmp_path_factory):
+    """The folder of an unpacked archive."""
+    folder = tmp_path_factory.mktemp("archive")
+    with tarfile.open(fileobj=BytesIO(packed(found))) as whole:
+        whole.extractall(folder, filter="data")
+    return next(folder.iterdir())
+
+
+@pytest.fixture(scope="module")
+def archived(found):
+    """The vectors of the archive."""
+    return [
+        vector
+        for path, content in found.items()
+        if path.startswith("vectors/")
+        for vector in json.loads(content)
+    ]
+
+
+def test_two_archives_have_the_same_bytes(found, tmp_path):
+    file = tmp_path / "vectors.tar.gz"
+    said = main([str(file)])
+    assert json.loads(found["manifest.json"])["digest"] in said
+    assert file.read_bytes() == packed(found)
+    assert [*tmp_path.iterdir()] == [file]
+
+
+def test_the_manifest_counts_what_the_archive_holds(found, archived):
+    said = json.loads(found["manifest.json"])
+    assert said["counts"]["vectors"] == len(archived) == sum(said["counts"]["origin"].values())
+    assert said["counts"]["steps"] == sum(len(trace["steps"]) for trace in traces())
+    assert said["files"].keys() == found.keys() - {"manifest.json"}
+
+
+def test_a_vector_of_each_function_and_level_is_of_the_form_that_the_schema_says(archived):
+    """All of them would take twenty seconds."""
+    some = {(one["function"], one["level"], one["origin"]): one for one in archived}
+    validator = Draft202012Validator({"$ref": "#/$defs/archived", "$defs": FORM["$defs"]})
+    for vector in some.values():
+        validator.validate(vector)
+        assert {*vector["spec"]} <= equations().keys(), vector["id"]
+
+
+@pytest.mark.parametrize("name", ["ragged", "decoding"])
+def test_a_trace_is_of_the_form_that_the_schema_says(found, name):
+    validator = Draft202012Validator({"$ref": "#/$defs/trace", "$defs": FORM["$defs"]})
+    trace = json.loads(found[f"traces/{name}.json"])
+    validator.validate(trace)
+    assert not validator.is_valid(trace | {"steps": []})
+    assert not validator.is_valid(trace | {"note": "one word too many"})
+
+
+def test_the_reference_gives_every_result(archived):
+    for vector in archived:
+        if vector["level"] != "errors":
+            judge_vector(reference, vector)
+
+
+def test_the_reference_refuses_every_bad_call(archived):
+    kinds = {"value": ValueError, "type": TypeError}
+    for vector in archived:
+        if vector["level"] == "errors":
+            with pytest.raises(kinds[vector["expected"]["error"]]):
+                getattr(reference, vector["function"])(**read(vector["inputs"]))
+
+
+def test_a_vector_says_what_its_inputs_are(archived):
+    for vector in archived:
+        if vector["level"] != "errors":
+            name, flags = vector["function"], flags_of(vector["function"], read(vector["inputs"]))
+            said = vector["flags"], vector["level"], vector["reading"]
+            assert said == (flags, level_of(flags), readings_of(name)), vector["id"]
+
+
+def test_a_page_explains_every_flag_and_a_vector_has_it(archived):
+    page = (ROOT / "docs/flags.md").read_text()
+    assert re.findall(r"^## (.*)$", page, re.MULTILINE) == [*FLAGS]
+    assert {flag for vector in archived for flag in vector["flags"]} == {*FLAGS}
+
+
+def test_every_reading_has_a_title(found, archived):
+    titles = {one["id"] for one in json.loads(found["readings.json"])}
+    assert {one for case in [*archived, *traces()] for one in case["reading"]} <= titles
+
+
+@pytest.mark.parametrize("name", ["gate", "kept_count", "evict"])
+def test_what_is_generated_anew_is_what_is_committed(name):
+    """To within the stated tolerance: sums may be in another order on another processor."""
+    made = [vector for vector in generated(name) if vector["level"] != "errors"]
+    committed = generated_vectors()[name]
+    assert [one["inputs"] for one in made] == [one["inputs"] for one in committed]
+    for one, other in zip(made, committed, strict=True):
+        judge_vector(SimpleNamespace(**{name: lambda _one=one, **_: read(_one["expected"])}), other)
+
+
+def test_a_trace_made_anew_is_the_committed_one():
+    (trace,) = (trace for trace in TRACES if trace.name == "ragged")
+    (committed,) = (one for one in traces() if one["id"] == "ragged")
+    made = as_json(trace)
+    assert made.keys() == committed.keys()
+    for step, other in zip(made["steps"], committed["steps"], strict=True):
+        assert step["inputs"] == other["inputs"]
+
+
+READERS = {
+    "python": [sys.executable, "-S", "-E", "python/judge.py", "example"],
+    "javascript": ["node", "javascript/judge.mjs", "javascript/example.mjs"],
+}
+
+
+def judged(archive, language, *words):
+    """Return the output of a reader of the archive, and whether all is right."""
+    command, *rest = READERS[language]
+    command = command if language == "python" else node() or pytest.skip("needs node")
+    run = [command, *rest, *words]
+    done = subprocess.run(run, cwd=archive, capture_output=True, text=True)
+    assert not done.stderr, done.stderr
+    return done.stdout, done.returncode == 0
+
+
+@pytest.mark.parametrize("language", READERS)
+def test_the_archive_is_read_and_judged_without_python_packages(archive, language):
+    said, right = judged(archive, language)
+    assert right, said
+    counts = [int(count) for count in re.findall(r"(\d+) right", said)]
+    assert counts[0] >= 100
+    assert counts[1] == 4
+
+
+@pytest.mark.parametrize(
+    ("language", "file", "old", "new", "says"),
+    [
+        ("python", "example.py", "(-row[at], at)", "(-row[at], -at)", "ranking-"),
+        ("python", "example.py", "sum(counts[:at])", "counts[at - 1]", "ragged, step 1 (evict)"),
+        (
+            "javascript",
+            "kv.js",
+            "(s) => range(s.length).sort((i, j) =>",
+            "(s) => range(s.length).sort((j, i) =>",
+            "ranking-",
+        ),
+        ("javascript", "example.mjs", "sum(counts.slice(0, h))", "h", "ragged, step 1 (evict)"),
+    ],
+)
+def test_a_mistake_in_an_example_is_named(archive, tmp_path, language, file, old, new, says):
+    copy = shutil.copytree(archive, tmp_path / "copy")
+    source = copy / language / file
+    assert source.read_text().count(old) == 1
+    source.write_text(source.read_text().replace(old, new))
+    said, right = judged(copy, language)
+    assert not right
+    assert says in said
+
+
+WRONG_CACHES = {
+    "offsets are the numbers of entries": (
+        ("evict.py", "offsets=offsets,", "offsets=F.pad(counts, (1, 0)),"),
+        ("ragged", "step 1 of ragged, evict, offsets: "),
+    ),
+    "the end of a head's entries is their number": (
+        (
+            "ragged_attention.py",
+            "int(cache.offsets[number + 1]))",
+            "int(cache.offsets.diff()[number]))",
+        ),
+        ("ragged", "step 3 of ragged, ragged_attention: "),
+    ),
+    "a block leaves the residual one token late": (
+        (
+            "hex/cache.py",
+            "return cache.config.block + carried_tokens(cache.config) - ",
+            "return cache.config.block + carried_tokens(cache.config) + 1 - ",
+        ),
+        ("hex-append", "step 5 of hex-append, hex_append, blocks: "),
+    ),
+    "positions are counted anew after an eviction": (
+        (
+            "decoding_compression.py",
+            "left._replace(positions=view.positions[kept].view(shape)),",
+            "left,",
+        ),
+        ("decoding", "step 5 of decoding, decoding_append, stored, positions: "),
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", WRONG_CACHES)
+def test_a_trace_names_the_first_wrong_step_of_a_cache(mistake):
+    change, (name, says) = WRONG_CACHES[mistake]
+    (trace,) = (one for one in traces() if one["id"] == name)
+    with pytest.raises(Unequal, match=f"^{re.escape(says)}"):
+        judge_trace(SimpleNamespace(**patched_reference(*change)), trace)
