@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 from torch import Tensor
@@ -26,6 +26,7 @@ from spec_tests.report.fault_localization import outcome_of
 from spec_tests.report.messages import mutants_about
 from spec_tests.vectors.flags import EDGES, flags_of
 
+EVERY_CHECK: Any = [*HealthCheck]
 DRAWS = 100
 LARGEST = 320
 """Elements of the inputs and the result of a candidate, at most."""
@@ -84,13 +85,14 @@ def draws(name: str) -> list[dict[str, Any]]:
     providers._get_local_constants = Constants  # as in conftest.py: no constants of loaded modules
     found: list[dict[str, Any]] = []
 
+    @seed(0)  # `derandomize` would depend on the text of this function
     @settings(
         max_examples=DRAWS,
-        derandomize=True,
+        derandomize=False,
         database=None,
         deadline=None,
         phases=[Phase.generate],
-        suppress_health_check=[*HealthCheck],
+        suppress_health_check=EVERY_CHECK,
     )
     @given(INPUTS[name])
     def draw(inputs: dict[str, Any]) -> None:

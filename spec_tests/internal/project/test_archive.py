@@ -10,10 +10,12 @@ from io import BytesIO
 from types import SimpleNamespace
 
 import pytest
+import torch
 from jsonschema import Draft202012Validator
+from torch import Tensor
 
 import reference
-from spec_tests.accuracy import Unequal
+from spec_tests.accuracy import Unequal, assert_as_accurate, error_bounds
 from spec_tests.index import HERE, ROOT, equations
 from spec_tests.internal.project.test_program import node
 from spec_tests.json_values import read
@@ -227,3 +229,19 @@ def test_a_trace_names_the_first_wrong_step_of_a_cache(mistake):
     (trace,) = (one for one in traces() if one["id"] == name)
     with pytest.raises(Unequal, match=f"^{re.escape(says)}"):
         judge_trace(SimpleNamespace(**patched_reference(*change)), trace)
+
+
+def test_a_tolerance_is_that_of_the_one_rule():
+    inputs = dict(scores=torch.tensor([0.3, 0.9]), corrected=torch.tensor([0.7, 0.1]), ratio=0.4)
+    exact, bounds = error_bounds(reference.gate, inputs)
+    assert_as_accurate(exact + 0.9 * bounds.float(), reference.gate, inputs)
+    with pytest.raises(Unequal):
+        assert_as_accurate(exact + 1.5 * bounds.float(), reference.gate, inputs)
+
+
+def test_no_vector_is_made_where_rounding_changes_the_choice():
+    def is_above(x: Tensor) -> Tensor:
+        return x / 3 * 3 > x
+
+    with pytest.raises(Unequal, match="another choice"):
+        error_bounds(is_above, dict(x=torch.tensor([0.1, 0.7])))
