@@ -28,6 +28,6 @@ def test_gives_the_results_of_the_generated_vectors(impl, name):
         pytest.skip(reasons[0])
 
 
-@pytest.mark.parametrize(("names", "trace"), TRACES)
-def test_has_the_states_of_the_trace(impl, names, trace):  # noqa: ARG001
-    judge_trace(impl, trace)
+@pytest.mark.parametrize(("names", "case"), TRACES)
+def test_has_the_states_of_the_trace(impl, names, case):  # noqa: ARG001
+    judge_trace(impl, case)

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -35,8 +37,9 @@ def traces() -> list[Vector]:
 
 def judge_vector(module: Any, vector: Vector) -> None:
     """Call a function of a module, and check its result."""
-    result = getattr(module, vector["function"])(**read(vector["inputs"]))
-    check(result, read(vector["expected"]), vector.get("tolerance"), vector["id"])
+    with claiming(f"vector {vector['id']}"):
+        result = getattr(module, vector["function"])(**read(vector["inputs"]))
+        check(result, read(vector["expected"]), vector.get("tolerance"), vector["id"])
 
 
 def judge_trace(module: Any, trace: Vector) -> None:
@@ -48,8 +51,19 @@ def judge_trace(module: Any, trace: Vector) -> None:
             for key, value in step["inputs"].items()
         }
         place = f"step {at} of {trace['id']}, {step['function']}"
-        results.append(getattr(module, step["function"])(**inputs))
-        check(results[-1], read(step["expected"]), step.get("tolerance"), place)
+        with claiming(place):
+            results.append(getattr(module, step["function"])(**inputs))
+            check(results[-1], read(step["expected"]), step.get("tolerance"), place)
+
+
+@contextmanager
+def claiming(claim: str) -> Iterator[None]:
+    """Attach to an error what was claimed, which the report prints."""
+    try:
+        yield
+    except Exception as error:
+        vars(error)["claim"] = claim
+        raise
 
 
 def is_step(value: Any) -> bool:
