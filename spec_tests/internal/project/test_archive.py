@@ -18,7 +18,7 @@ import reference
 from spec_tests.accuracy import Unequal, assert_as_accurate, error_bounds
 from spec_tests.index import HERE, ROOT, equations
 from spec_tests.internal.project.test_program import node
-from spec_tests.json_values import read
+from spec_tests.json_values import read, written
 from spec_tests.mutants.patch import patched_reference
 from spec_tests.vectors.__main__ import main
 from spec_tests.vectors.archive import files, packed
@@ -245,3 +245,10 @@ def test_no_vector_is_made_where_rounding_changes_the_choice():
 
     with pytest.raises(Unequal, match="another choice"):
         error_bounds(is_above, dict(x=torch.tensor([0.1, 0.7])))
+
+
+@pytest.mark.parametrize(
+    "value", [torch.float16, float("-inf"), "head", reference.HexConfig(scales=torch.float32)]
+)
+def test_what_is_written_as_json_is_read_again(value):
+    assert read(json.loads(json.dumps(written(value, exact=False)))) == value
