@@ -27,9 +27,11 @@ from spec_tests.report.messages import mutants_about
 from spec_tests.vectors.flags import EDGES, flags_of
 
 EVERY_CHECK: Any = [*HealthCheck]
-DRAWS = 100
+DRAWS = 250
 LARGEST = 320
 """Elements of the inputs and the result of a candidate, at most."""
+FAULT = 4
+"""How much more a mutant is worth than a branch, a flag or an option."""
 SMALL = 64
 """Elements that make hardly a difference to the size of a vector."""
 
@@ -109,7 +111,7 @@ def ranked(found: list[Candidate], fewest: int) -> Iterator[tuple[Candidate, lis
     """
     left, shown, count = [*found], set[Any](), 0
     while left:
-        news = [len(one.shows - shown) for one in left]
+        news = [len(one.shows - shown) + FAULT * len(one.faults - shown) for one in left]
         if not any(news):
             if count >= fewest:
                 return

@@ -26,9 +26,10 @@ from spec_tests.vectors.candidates import Candidate, as_json, candidates, ranked
 from spec_tests.vectors.flags import flags_of, level_of, readings_of
 
 FEWEST, MOST = 12, 20
-"""Results among the vectors of a function, if it has that many candidates."""
+"""Results among the vectors of a function, if it has that many candidates; beyond the most only
+those that find another mutant, up to twice as many."""
 LARGEST_SUM = 1500
-"""Elements of the inputs of all vectors of a function, roughly: then no more are added."""
+"""Elements of the inputs of all vectors of a function, roughly; twice as many as above."""
 FEW = 20
 """Good calls of which a bad one is made, besides that of the strategy."""
 LONGEST = 4000
@@ -50,8 +51,11 @@ def results(name: str, drawn: list[Candidate]) -> Iterator[Vector]:
     """Yield the vectors of a function that have a result."""
     count = size = 0
     for one, faults in ranked(drawn, FEWEST):
-        if count == MOST or (size > LARGEST_SUM and count >= FEWEST):
+        if count == 2 * MOST or size > 2 * LARGEST_SUM:
             return
+        enough = count >= MOST or (size > LARGEST_SUM and count >= FEWEST)
+        if enough and not faults:
+            continue
         try:
             said = answer(name, one.inputs)
         except (Unequal, NotExpressible):

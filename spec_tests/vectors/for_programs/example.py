@@ -66,6 +66,8 @@ def ranking(scores):
 
 def retain(scores, protected=None, keep=None, ratio=None, scope="head"):
     """HubKV-3: mark the best entries of each pool, protected ones before all others."""
+    if not flat(scores):
+        return scores
     protected = protected or rows(lambda row: [False] * len(row), scores)
     axes = {"head": 1, "layer": 2, "model": depth(scores)}[scope]
     if scope == "model" and axes > 3:  # a batch row is a pool of its own
