@@ -13,9 +13,12 @@ def main(words: list[str]) -> str:
     """Write the archive, and return what it holds."""
     if len(words) != 1 or not words[0].endswith(".tar.gz"):
         raise SystemExit(f"usage: python -m spec_tests.vectors OUT.tar.gz, got {words}")
-    found = files()
-    content = packed(found)
-    write_atomically(Path(words[0]), content)
+    try:
+        found = files()
+        content = packed(found)
+        write_atomically(Path(words[0]), content)
+    except OSError as error:  # no docs, or no such folder
+        raise SystemExit(f"{words[0]} is not written: {error}") from error
     said = json.loads(found["manifest.json"])
     counts = said["counts"]
     return (

@@ -64,6 +64,17 @@ def test_two_archives_have_the_same_bytes(found, tmp_path):
     assert [*tmp_path.iterdir()] == [file]
 
 
+@pytest.mark.parametrize("words", [[], ["vectors.zip"], ["a.tar.gz", "b.tar.gz"]])
+def test_a_bad_command_line_is_refused(words):
+    with pytest.raises(SystemExit, match="usage: "):
+        main(words)
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(SystemExit, match="absent/vectors.tar.gz is not written: "):
+        main([str(tmp_path / "absent/vectors.tar.gz")])
+
+
 def test_the_manifest_counts_what_the_archive_holds(found, archived):
     said = json.loads(found["manifest.json"])
     assert said["counts"]["vectors"] == len(archived) == sum(said["counts"]["origin"].values())
