@@ -71,7 +71,7 @@ def test_a_bad_command_line_is_refused(words):
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
-    with pytest.raises(SystemExit, match="absent/vectors.tar.gz is not written: "):
+    with pytest.raises(SystemExit, match=r"absent/vectors\.tar\.gz is not written: "):
         main([str(tmp_path / "absent/vectors.tar.gz")])
 
 
