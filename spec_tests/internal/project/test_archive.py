@@ -209,6 +209,34 @@ def test_a_mistake_in_an_example_is_named(archive, tmp_path, language, file, old
     assert says in said
 
 
+@pytest.mark.parametrize(
+    ("language", "file", "old", "new"),
+    [
+        ("python", "example.py", "sum(counts[:at])", "counts[at - 1]"),
+        ("javascript", "example.mjs", "sum(counts.slice(0, h))", "counts[h] ?? 0"),
+    ],
+)
+def test_a_cache_of_another_form_is_judged_where_it_is_read(
+    archive, tmp_path, language, file, old, new
+):
+    copy = shutil.copytree(archive, tmp_path / "copy")
+    assert judged(copy, language, "--own-caches")[1]
+    source = copy / language / file
+    source.write_text(source.read_text().replace(old, new))
+    said, right = judged(copy, language, "--own-caches")
+    assert not right
+    assert "ragged, step 1 (evict)" not in said
+    assert "ragged, step 3 (ragged_attention)" in said
+
+
+def test_a_module_that_offers_nothing_is_no_success(archive, tmp_path):
+    copy = shutil.copytree(archive, tmp_path / "copy")
+    (copy / "python/example.py").write_text("def hubmask(scores): ...\n")
+    done = subprocess.run(READERS["python"], cwd=copy, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "example offers no function of the archive" in done.stderr
+
+
 WRONG_CACHES = {
     "offsets are the numbers of entries": (
         ("evict.py", "offsets=offsets,", "offsets=F.pad(counts, (1, 0)),"),
