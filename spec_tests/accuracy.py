@@ -106,6 +106,54 @@ def assert_as_accurate(
         raise Unequal(f"{actual} is not {same}: {wrong:.3g} times the tolerance", actual, same)
 
 
+def error_bounds(spec: Callable[..., Any], inputs: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the result of a call, and how far a correct computation may be off.
+
+    Floats are those of float64, rounded to the dtype of the result. The bounds are those of
+    `assert_as_accurate`, a number for each float; of all else they are None.
+
+    Raises:
+        Unequal: another rounding gives another choice, so that no single result is right.
+    """
+    exact, found = spec(**cast(inputs, torch.float64)), [spec(**inputs)]
+    for seed in SEEDS:
+        for apart in (False, True):
+            with Noise(seed, SAFETY, apart):
+                found.append(spec(**inputs))
+    return with_bounds(exact, found)
+
+
+def with_bounds(exact: Any, found: list[Any]) -> tuple[Any, Any]:
+    """Return a result and its bounds, from results under several roundings; the first is plain."""
+    same: Any = found[0]
+    if isinstance(exact, float) and isinstance(same, float):
+        numbers = [torch.tensor(one, dtype=torch.float64) for one in (exact, *found)]
+        return exact, with_bounds(numbers[0], numbers[1:])[1]
+    if isinstance(exact, tuple):
+        if any(type(one) is not type(exact) or len(one) != len(exact) for one in found):
+            raise Unequal("another rounding gives another kind of result", same, exact)
+        parts = [with_bounds(part, [one[at] for one in found]) for at, part in enumerate(exact)]
+        results = [result for result, _ in parts]
+        made = type(exact)(*results) if hasattr(exact, "_fields") else tuple(results)
+        return made, tuple(bound for _, bound in parts)
+    if (
+        isinstance(exact, Tensor)
+        and is_float(exact)
+        and all(one.shape == exact.shape for one in found)
+    ):
+        moved = torch.stack(found).double()
+        if not (moved.isfinite() == exact.isfinite()).all():
+            raise Unequal("another rounding gives another infinity", same, exact)
+        shift = (moved - exact).nan_to_num(0, 0, 0).abs().amax(0)
+        size = exact.double().nan_to_num(0, 0, 0).abs()
+        allowed = rounding(same.dtype, size) + narrowing(same.dtype, size) + shift
+        return exact.to(same.dtype), allowed
+    others = [*found, exact] if isinstance(exact, Tensor) else found  # float64 has other bytes
+    if not all(are_equal(one, same) for one in others):
+        raise Unequal("another rounding gives another choice", same, exact)
+    return same, None
+
+
 def assert_close(actual: Tensor, exact: Tensor | float, scale: Tensor | float = 1.0) -> None:
     """Check that `actual` is `exact`, up to the rounding of numbers of size max(|exact|, scale)."""
     exact = torch.as_tensor(exact, dtype=torch.float64, device=actual.device)

@@ -32,8 +32,8 @@ def functions_of_test(item: pytest.Function) -> frozenset[str]:
             found |= PUBLIC & set(code.co_names)
         if isinstance(value, partial):
             found |= PUBLIC & set(value.args)
-        if isinstance(value, str):
-            found |= PUBLIC & {value}
+        words = value if isinstance(value, tuple) else (value,)
+        found |= PUBLIC & {word for word in words if isinstance(word, str)}
     return found
 
 

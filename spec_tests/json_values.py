@@ -41,7 +41,7 @@ def read(value: Any) -> Any:
     if isinstance(value, list):
         return read_list(value)
     if not isinstance(value, dict):
-        return value
+        return read_word(value) if isinstance(value, str) else value
     if "base64" in value:
         return read_bytes(value["base64"], value["shape"], DTYPES[value["of"]])
     if "shape" in value:
@@ -55,6 +55,11 @@ def read(value: Any) -> Any:
         if name in RECORD_NAMES:
             return getattr(reference, name)(**read(inner))
     return {name: read(part) for name, part in value.items()}
+
+
+def read_word(value: str) -> Any:
+    """Return the number or the dtype that a word stands for, or else the word."""
+    return float(value) if value in WORDS else DTYPES.get(value, value)
 
 
 def read_list(value: Any, dtype: torch.dtype | None = None) -> Tensor:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from spec_tests.index import equations
-from spec_tests.report.fault_localization import LEVELS
-from spec_tests.report.summary import FORMAT, PAPERS, equation_sort_key
+from spec_tests.report.fault_diagnosis import LEVELS
+from spec_tests.report.report_data import FORMAT, PAPERS, equation_sort_key
 
 Verdicts = dict[str, dict[str, str | None]]  # of each equation, at each level
 

@@ -31,8 +31,8 @@ def axis_words(name: str, key: str, field: str = "") -> tuple[str, ...]:
     """Return the words of the shape annotation of an argument, or of a field of it."""
     hint = unwrap(getattr(reference, name)).__annotations__[key]
     if field:
-        record = next(part for part in (hint, *get_args(hint)) if field in part.__annotations__)
-        hint = record.__annotations__[field]
+        kinds = [getattr(part, "__annotations__", {}) for part in (hint, *get_args(hint))]
+        hint: Any = next((kind[field] for kind in kinds if field in kind), None)
     shaped = (part.dim_str for part in (hint, *get_args(hint)) if hasattr(part, "dim_str"))
     return tuple(next(shaped, "").split())
 

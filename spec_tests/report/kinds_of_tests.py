@@ -1,5 +1,6 @@
 """The kinds of tests that exist for each function, and whether they were run."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -7,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import reference
 from spec_tests.functions_called_by_tests import (
     functions_called_by,
     functions_of_test,
@@ -21,6 +21,7 @@ KINDS = {
     "test_agreement.py": "agreement",
     "test_requires_grad.py": "common laws",
     "test_vectors.py": "vectors",
+    "test_generated.py": "vectors",
     "test_errors.py": "errors",
 }
 """The kind of the tests of a file; all other files hold laws."""
@@ -67,17 +68,23 @@ def functions_tested_in(file: Path, impl: Implementation) -> Iterator[str]:
     if not may_call_any(file, offered):
         return
     if file.parent == HERE:
-        yield from offered & (functions_with_vectors() if kind_of(file) == "vectors" else offered)
+        yield from offered & (functions_with_vectors(file) if is_of_vectors(file) else offered)
         return
     for test in names_by_function(file):
         if test.startswith("test_") and impl.offers(names := functions_called_by(file, test)):
             yield from names
 
 
-def functions_with_vectors() -> frozenset[str]:
-    """Return the functions that have vectors."""
-    texts = [file.read_text() for file in HERE.rglob("vectors.json")]
-    return frozenset(n for n in reference.__all__ if any(f'"function": "{n}"' in t for t in texts))
+def is_of_vectors(file: Path) -> bool:
+    """Whether the tests of a file are vectors."""
+    return kind_of(file) == "vectors"
+
+
+def functions_with_vectors(file: Path) -> frozenset[str]:
+    """Return the functions that have vectors in the files that a file of tests reads."""
+    stem = file.stem.removeprefix("test_")
+    vectors = [one for found in HERE.rglob(f"{stem}.json") for one in json.loads(found.read_text())]
+    return frozenset(one["function"] for one in vectors)
 
 
 def run_state_by_kind(existing: Tests, ran: Tests, module: str, name: str) -> dict[str, str]:

@@ -59,7 +59,7 @@ def failure_claims(
         generic = item.originalname in SENTENCES and kind in (*WRONG, *UNANSWERED)
         claim = {
             "test": item.nodeid,
-            "claim": ANSWERS if generic else sentence(item),
+            "claim": vars(error).get("claim") or (ANSWERS if generic else sentence(item)),
             "equations": equations_of(item),
             "function": name,
             "kind": kind,

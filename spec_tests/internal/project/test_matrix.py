@@ -8,7 +8,7 @@ import pytest
 
 from spec_tests.index import ROOT
 from spec_tests.matrix import cell, read_columns, table
-from spec_tests.report.summary import FORMAT
+from spec_tests.report.report_data import FORMAT
 
 
 def verdicts(values: str, edges: str | None = "passes", errors: str | None = "passes"):

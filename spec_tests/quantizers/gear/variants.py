@@ -38,9 +38,8 @@ def subtract_part_by_part(
     factors = orthonormal_at_each_pass(
         as_heads(rest, by, x.shape[-1]).to(wide.dtype), rank, seed=seed
     )
-    places = apart.nonzero()[:, -1].reshape(
-        *rows.shape[:-1], int(apart.sum(-1).amax()) if apart.numel() else 0
-    )
+    each = int(reference.outlier_mask(rows.new_zeros(rows.shape[-1]), outliers).sum())
+    places = apart.nonzero()[:, -1].reshape(*rows.shape[:-1], each)
     return GearBlock(
         bits,
         reference.pack_bits(grid.codes, bits),

@@ -1,0 +1,307 @@
+"""The archive of vectors: its bytes, its form, its readers, and the faults that they find."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from io import BytesIO
+from types import SimpleNamespace
+
+import pytest
+import torch
+from jsonschema import Draft202012Validator
+from torch import Tensor
+
+import reference
+from spec_tests.accuracy import Unequal, assert_as_accurate, error_bounds
+from spec_tests.index import HERE, ROOT, equations
+from spec_tests.json_values import read, written
+from spec_tests.mutants.patched_source import patched_reference
+from spec_tests.vectors.__main__ import main
+from spec_tests.vectors.archive import files, packed
+from spec_tests.vectors.flags import FLAGS, flags_of, level_of, readings_of
+from spec_tests.vectors.generate import answer, generated
+from spec_tests.vectors.judge import check, generated_vectors, judge_trace, judge_vector, traces
+from spec_tests.vectors.traces import TRACES, as_json
+
+FORM = json.loads((HERE / "vectors.schema.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def found():
+    """The files of the archive."""
+    return files()
+
+
+@pytest.fixture(scope="module")
+def archive(found, tmp_path_factory):
+    """The folder of an unpacked archive."""
+    folder = tmp_path_factory.mktemp("archive")
+    with tarfile.open(fileobj=BytesIO(packed(found))) as whole:
+        whole.extractall(folder, filter="data")
+    return next(folder.iterdir())
+
+
+@pytest.fixture(scope="module")
+def archived(found):
+    """The vectors of the archive."""
+    return [
+        vector
+        for path, content in found.items()
+        if path.startswith("vectors/")
+        for vector in json.loads(content)
+    ]
+
+
+def test_two_archives_have_the_same_bytes(found, tmp_path):
+    file = tmp_path / "vectors.tar.gz"
+    said = main([str(file)])
+    assert json.loads(found["manifest.json"])["digest"] in said
+    assert file.read_bytes() == packed(found)
+    assert [*tmp_path.iterdir()] == [file]
+
+
+@pytest.mark.parametrize("words", [[], ["vectors.zip"], ["a.tar.gz", "b.tar.gz"]])
+def test_a_bad_command_line_is_refused(words):
+    with pytest.raises(SystemExit, match="usage: "):
+        main(words)
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(SystemExit, match=r"absent/vectors\.tar\.gz is not written: "):
+        main([str(tmp_path / "absent/vectors.tar.gz")])
+
+
+def test_the_manifest_counts_what_the_archive_holds(found, archived):
+    said = json.loads(found["manifest.json"])
+    assert said["counts"]["vectors"] == len(archived) == sum(said["counts"]["origin"].values())
+    assert said["counts"]["steps"] == sum(len(trace["steps"]) for trace in traces())
+    assert said["files"].keys() == found.keys() - {"manifest.json"}
+
+
+def test_a_vector_of_each_function_and_level_is_of_the_form_that_the_schema_says(archived):
+    """All of them would take twenty seconds."""
+    some = {(one["function"], one["level"], one["origin"]): one for one in archived}
+    validator = Draft202012Validator({"$ref": "#/$defs/archived", "$defs": FORM["$defs"]})
+    for vector in some.values():
+        validator.validate(vector)
+        assert {*vector["spec"]} <= equations().keys(), vector["id"]
+
+
+@pytest.mark.parametrize("name", ["ragged", "decoding"])
+def test_a_trace_is_of_the_form_that_the_schema_says(found, name):
+    validator = Draft202012Validator({"$ref": "#/$defs/trace", "$defs": FORM["$defs"]})
+    trace = json.loads(found[f"traces/{name}.json"])
+    validator.validate(trace)
+    assert not validator.is_valid(trace | {"steps": []})
+    assert not validator.is_valid(trace | {"note": "one word too many"})
+
+
+def test_the_reference_gives_every_result(archived):
+    for vector in archived:
+        if vector["level"] != "errors":
+            judge_vector(reference, vector)
+
+
+def test_the_reference_refuses_every_bad_call(archived):
+    kinds = {"value": ValueError, "type": TypeError}
+    for vector in archived:
+        if vector["level"] == "errors":
+            with pytest.raises(kinds[vector["expected"]["error"]]):
+                getattr(reference, vector["function"])(**read(vector["inputs"]))
+
+
+def test_a_vector_says_what_its_inputs_are(archived):
+    for vector in archived:
+        if vector["level"] != "errors":
+            name, flags = vector["function"], flags_of(vector["function"], read(vector["inputs"]))
+            said = vector["flags"], vector["level"], vector["reading"]
+            assert said == (flags, level_of(flags), readings_of(name)), vector["id"]
+
+
+def test_a_page_explains_every_flag_and_a_vector_has_it(archived):
+    page = (ROOT / "docs/flags.md").read_text()
+    assert re.findall(r"^## (.*)$", page, re.MULTILINE) == [*FLAGS]
+    assert {flag for vector in archived for flag in vector["flags"]} == {*FLAGS}
+
+
+def test_every_reading_has_a_title(found, archived):
+    titles = {one["id"] for one in json.loads(found["readings.json"])}
+    assert {one for case in [*archived, *traces()] for one in case["reading"]} <= titles
+
+
+@pytest.mark.parametrize("name", ["kept_count", "evict"])
+def test_what_is_generated_anew_is_what_is_committed(name):
+    made = [vector for vector in generated(name) if vector["level"] != "errors"]
+    for one, other in zip(made, generated_vectors()[name], strict=True):
+        assert one == other
+
+
+@pytest.mark.parametrize("name", ["gate", "attention", "hubkv_refine", "hex_append"])
+def test_results_computed_anew_are_the_committed_ones(name):
+    """To within the stated tolerance: sums may be in another order on another processor."""
+    for vector in generated_vectors()[name]:
+        made = answer(name, read(vector["inputs"]))
+        result = read(made["expected"])
+        check(result, read(vector["expected"]), vector.get("tolerance"), vector["id"])
+        assert ("tolerance" in made) == ("tolerance" in vector)
+
+
+def test_a_trace_made_anew_is_the_committed_one():
+    (trace,) = (trace for trace in TRACES if trace.name == "ragged")
+    (committed,) = (one for one in traces() if one["id"] == "ragged")
+    made = as_json(trace)
+    assert made.keys() == committed.keys()
+    for step, other in zip(made["steps"], committed["steps"], strict=True):
+        assert step["inputs"] == other["inputs"]
+
+
+READERS = {
+    "python": [sys.executable, "-S", "-E", "python/judge.py", "example"],
+    "javascript": ["node", "javascript/judge.mjs", "javascript/example.mjs"],
+}
+
+
+@pytest.fixture
+def judged(request):
+    """Return a function that runs a reader of the archive: its output, and whether all is right."""
+
+    def run_reader(folder, language, *words):
+        command, *rest = READERS[language]
+        if command == "node":
+            command = request.getfixturevalue("node")
+        run = [command, *rest, *words]
+        done = subprocess.run(run, cwd=folder, capture_output=True, text=True)
+        assert not done.stderr, done.stderr
+        return done.stdout, done.returncode == 0
+
+    return run_reader
+
+
+@pytest.mark.parametrize("language", READERS)
+def test_the_archive_is_read_and_judged_without_python_packages(archive, judged, language):
+    said, right = judged(archive, language)
+    assert right, said
+    counts = [int(count) for count in re.findall(r"(\d+) right", said)]
+    assert counts[0] >= 100
+    assert counts[1] == 4
+
+
+@pytest.mark.parametrize(
+    ("language", "file", "old", "new", "says"),
+    [
+        ("python", "example.py", "(-row[at], at)", "(-row[at], -at)", "ranking-"),
+        ("python", "example.py", "sum(counts[:at])", "counts[at - 1]", "ragged, step 1 (evict)"),
+        (
+            "javascript",
+            "kv.js",
+            "(s) => range(s.length).sort((i, j) =>",
+            "(s) => range(s.length).sort((j, i) =>",
+            "ranking-",
+        ),
+        ("javascript", "example.mjs", "sum(counts.slice(0, h))", "h", "ragged, step 1 (evict)"),
+    ],
+)
+def test_a_mistake_in_an_example_is_named(
+    archive, judged, tmp_path, language, file, old, new, says
+):
+    copy = shutil.copytree(archive, tmp_path / "copy")
+    source = copy / language / file
+    assert source.read_text().count(old) == 1
+    source.write_text(source.read_text().replace(old, new))
+    said, right = judged(copy, language)
+    assert not right
+    assert says in said
+
+
+@pytest.mark.parametrize(
+    ("language", "file", "old", "new"),
+    [
+        ("python", "example.py", "sum(counts[:at])", "counts[at - 1]"),
+        ("javascript", "example.mjs", "sum(counts.slice(0, h))", "counts[h] ?? 0"),
+    ],
+)
+def test_a_cache_of_another_form_is_judged_where_it_is_read(
+    archive, judged, tmp_path, language, file, old, new
+):
+    copy = shutil.copytree(archive, tmp_path / "copy")
+    assert judged(copy, language, "--own-caches")[1]
+    source = copy / language / file
+    source.write_text(source.read_text().replace(old, new))
+    said, right = judged(copy, language, "--own-caches")
+    assert not right
+    assert "ragged, step 1 (evict)" not in said
+    assert "ragged, step 3 (ragged_attention)" in said
+
+
+def test_a_module_that_offers_nothing_is_no_success(archive, tmp_path):
+    copy = shutil.copytree(archive, tmp_path / "copy")
+    (copy / "python/example.py").write_text("def hubmask(scores): ...\n")
+    done = subprocess.run(READERS["python"], cwd=copy, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "example offers no function of the archive" in done.stderr
+
+
+WRONG_CACHES = {
+    "offsets are the numbers of entries": (
+        ("evict.py", "offsets=offsets,", "offsets=F.pad(counts, (1, 0)),"),
+        ("ragged", "step 1 of ragged, evict, offsets: "),
+    ),
+    "the end of a head's entries is their number": (
+        (
+            "ragged_attention.py",
+            "int(cache.offsets[number + 1]))",
+            "int(cache.offsets.diff()[number]))",
+        ),
+        ("ragged", "step 3 of ragged, ragged_attention: "),
+    ),
+    "a block leaves the residual one token late": (
+        (
+            "hex/cache.py",
+            "return cache.config.block + carried_tokens(cache.config) - ",
+            "return cache.config.block + carried_tokens(cache.config) + 1 - ",
+        ),
+        ("hex-append", "step 5 of hex-append, hex_append, blocks: "),
+    ),
+    "positions are counted anew after an eviction": (
+        (
+            "decoding_compression.py",
+            "left._replace(positions=view.positions[kept].view(shape)),",
+            "left,",
+        ),
+        ("decoding", "step 5 of decoding, decoding_append, stored, positions: "),
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", WRONG_CACHES)
+def test_a_trace_names_the_first_wrong_step_of_a_cache(mistake):
+    change, (name, says) = WRONG_CACHES[mistake]
+    (trace,) = (one for one in traces() if one["id"] == name)
+    with pytest.raises(Unequal, match=f"^{re.escape(says)}"):
+        judge_trace(SimpleNamespace(**patched_reference(*change)), trace)
+
+
+def test_a_tolerance_is_that_of_the_one_rule():
+    inputs = dict(scores=torch.tensor([0.3, 0.9]), corrected=torch.tensor([0.7, 0.1]), ratio=0.4)
+    exact, bounds = error_bounds(reference.gate, inputs)
+    assert_as_accurate(exact + 0.9 * bounds.float(), reference.gate, inputs)
+    with pytest.raises(Unequal):
+        assert_as_accurate(exact + 1.5 * bounds.float(), reference.gate, inputs)
+
+
+def test_no_vector_is_made_where_rounding_changes_the_choice():
+    def is_above(x: Tensor) -> Tensor:
+        return x / 3 * 3 > x
+
+    with pytest.raises(Unequal, match="another choice"):
+        error_bounds(is_above, dict(x=torch.tensor([0.1, 0.7])))
+
+
+@pytest.mark.parametrize(
+    "value", [torch.float16, float("-inf"), "head", reference.HexConfig(scales=torch.float32)]
+)
+def test_what_is_written_as_json_is_read_again(value):
+    assert read(json.loads(json.dumps(written(value, exact=False)))) == value

@@ -1,0 +1,33 @@
+"""Generated vectors and traces: results of the reference on fixed inputs (`spec_tests.vectors`)."""
+
+import pytest
+
+from spec_tests.index import source_equations
+from spec_tests.program import NotSupported
+from spec_tests.vectors.judge import generated_vectors, judge_trace, judge_vector, traces
+
+FUNCTIONS = [
+    pytest.param(name, marks=pytest.mark.spec(*source_equations(name)))
+    for name in generated_vectors()
+]
+TRACES = [
+    pytest.param(tuple(one["functions"]), one, id=one["id"], marks=pytest.mark.spec(*one["spec"]))
+    for one in traces()
+]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_gives_the_results_of_the_generated_vectors(impl, name):
+    vectors, reasons = generated_vectors()[name], list[str]()
+    for vector in vectors:
+        try:
+            judge_vector(impl, vector)
+        except NotSupported as why:
+            reasons.append(str(why))
+    if len(reasons) == len(vectors):
+        pytest.skip(reasons[0])
+
+
+@pytest.mark.parametrize(("names", "case"), TRACES)
+def test_has_the_states_of_the_trace(impl, names, case):  # noqa: ARG001
+    judge_trace(impl, case)

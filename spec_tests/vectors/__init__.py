@@ -1,0 +1,1 @@
+"""The archive of test vectors, for programs without Python: `python -m spec_tests.vectors OUT`."""

@@ -1,0 +1,187 @@
+"""Calls of the reference that vectors may hold, and the few of them that show the most.
+
+A candidate shows the mutants that it finds, the pairs of lines that follow each other in the
+reference, the flags of its inputs, and the options that it sets.
+"""
+
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
+from torch import Tensor
+
+import reference
+from spec_tests.accuracy import FACTORS, are_equal, cast
+from spec_tests.inputs import CORNERS, INPUTS, depends_on_random_stream
+from spec_tests.json_values import NotExpressible, read, written
+from spec_tests.report.calls import count_elements
+from spec_tests.report.fault_diagnosis import outcome_of
+from spec_tests.report.messages import mutants_about
+from spec_tests.vectors.flags import EDGES, flags_of
+
+EVERY_CHECK: Any = [*HealthCheck]
+DRAWS = 250
+LARGEST = 320
+"""Elements of the inputs and the result of a candidate, at most."""
+FAULT = 4
+"""How much more a mutant is worth than a branch, a flag or an option."""
+SMALL = 64
+"""Elements that make hardly a difference to the size of a vector."""
+
+
+class Candidate(NamedTuple):
+    """Inputs of a call, and what they show."""
+
+    inputs: dict[str, Any]
+    faults: frozenset[str]  # of the mutants that give another answer
+    shows: frozenset[Any]
+    size: int
+
+    def worth(self, new: int) -> float:
+        """Return how much it adds for its size; ordinary input counts twice."""
+        return new * (2 if EDGES.isdisjoint(self.shows) else 1) / (SMALL + self.size)
+
+
+def candidates(name: str) -> Iterator[Candidate]:
+    """Yield the corners of a function and draws of its strategy that a vector can hold."""
+    seen = set[str]()
+    for drawn in [*CORNERS.get(name, []), *draws(name)]:
+        try:
+            text = json.dumps(as_json(cast(drawn, torch.float32)))
+        except NotExpressible:
+            continue
+        inputs = read(json.loads(text))  # as a program receives them
+        small = count_elements(inputs) <= LARGEST
+        if text not in seen and small and not depends_on_random_stream(name, inputs):
+            seen.add(text)
+            yield from candidate(name, inputs)
+
+
+def candidate(name: str, inputs: dict[str, Any]) -> Iterator[Candidate]:
+    """Yield the candidate with these inputs, unless its result cannot be told to a program."""
+    try:
+        result, branches = traced(getattr(reference, name), inputs)
+    except (ValueError, RuntimeError):  # a draw for another dtype may be refused
+        return
+    if has_factors(result) or count_elements((result,)) > LARGEST:
+        return
+    faults = frozenset(found_faults(name, inputs, result))
+    shows = {*branches, *faults, *flags_of(name, inputs), *options(name, inputs)}
+    yield Candidate(inputs, faults, frozenset(shows), count_elements(inputs))
+
+
+def as_json(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call as JSON."""
+    return {key: written(value, exact=False) for key, value in inputs.items()}
+
+
+def draws(name: str) -> list[dict[str, Any]]:
+    """Return the draws of a function's strategy, the same in each run."""
+    providers._get_local_constants = Constants  # as in conftest.py: no constants of loaded modules
+    found: list[dict[str, Any]] = []
+
+    @seed(0)  # `derandomize` would depend on the text of this function
+    @settings(
+        max_examples=DRAWS,
+        derandomize=False,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=EVERY_CHECK,
+    )
+    @given(INPUTS[name])
+    def draw(inputs: dict[str, Any]) -> None:
+        found.append(inputs)
+
+    draw()
+    return found
+
+
+def ranked(found: list[Candidate], fewest: int) -> Iterator[tuple[Candidate, list[str]]]:
+    """Yield candidates from the one that shows most for its size, and the faults that each adds.
+
+    It ends where none shows anything new, but not before the `fewest`.
+    """
+    left, shown, count = [*found], set[Any](), 0
+    while left:
+        news = [len(one.shows - shown) + FAULT * len(one.faults - shown) for one in left]
+        if not any(news):
+            if count >= fewest:
+                return
+            news = [1 + len(one.faults) for one in left]
+        values = [one.worth(new) for one, new in zip(left, news, strict=True)]
+        best = left.pop(values.index(max(values)))
+        yield best, sorted(best.faults - shown)
+        shown |= best.shows
+        count += 1
+
+
+def found_faults(name: str, inputs: dict[str, Any], right: Any) -> Iterator[str]:
+    """Yield the faults of the mutants that give a clearly different answer."""
+    for fault, module in mutants_about(name):
+        if not is_near(outcome_of(getattr(module, name), inputs), right):
+            yield fault
+
+
+def is_near(value: Any, right: Any) -> bool:
+    """Whether a result is the right one up to a thousandth."""
+    if isinstance(right, tuple):
+        several = isinstance(value, tuple) and len(value) == len(right)
+        return several and all(map(is_near, value, right))
+    if isinstance(right, Tensor) and isinstance(value, Tensor) and right.is_floating_point():
+        same = value.shape == right.shape and value.dtype == right.dtype
+        return same and torch.allclose(value, right, 1e-3, 1e-5, equal_nan=True)
+    return are_equal(value, right)
+
+
+def traced(
+    function: Callable[..., Any], inputs: dict[str, Any]
+) -> tuple[Any, set[tuple[str, int, int]]]:
+    """Return the result of a call, and the pairs of lines of the reference that follow in it."""
+    home, pairs = str(Path(reference.__file__).parent), set[tuple[str, int, int]]()
+
+    def start(frame: Any, _: str, __: Any) -> Any:
+        file, last = frame.f_code.co_filename, frame.f_lineno
+        if not file.startswith(home) or "_validation" in file:
+            return None
+
+        def step(frame: Any, event: str, _: Any) -> Any:
+            nonlocal last
+            if event == "line":
+                pairs.add((file, last, frame.f_lineno))
+                last = frame.f_lineno
+            return step
+
+        return step
+
+    before = sys.gettrace()
+    sys.settrace(start)
+    try:
+        return function(**inputs), pairs
+    finally:
+        sys.settrace(before)
+
+
+def options(name: str, inputs: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the words and flags that a call sets, as pairs of argument and value."""
+    for key, value in inputs.items():
+        if isinstance(value, bool | str) or value is None:
+            yield key, repr(value)
+    for key in inspect.signature(getattr(reference, name)).parameters.keys() - inputs.keys():
+        yield key, "left out"
+
+
+def has_factors(result: Any) -> bool:
+    """Whether a result holds low-rank factors, of which only the product is unique."""
+    if not isinstance(result, tuple):
+        return False
+    fields: dict[str, Any] = getattr(result, "_asdict", dict)()
+    pair = [fields[name] for name in FACTORS if name in fields]
+    return any(factor.numel() for factor in pair) or any(map(has_factors, result))
