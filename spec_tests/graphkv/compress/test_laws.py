@@ -18,6 +18,9 @@ from spec_tests.strategies import booleans
 
 LENGTHS = {999: 0, 1000: 1, 1999: 1, 2000: 2, 3999: 3, 5000: 3}
 """Tokens of an input, and how many of three neighbours its source has."""
+IN_HEX = (2048, 1500, 700)
+"""Tokens of the rows of a batch that HEX stores."""
+HEX = HexConfig(block=64, density=0.0, recent=0)
 
 
 @pytest.mark.spec("GraphKV-4.1")
@@ -145,14 +148,26 @@ def test_each_row_has_neighbours_by_its_own_thousands_without_its_padding(impl, 
 
 @pytest.mark.spec("GraphKV-6.2")
 def test_each_row_of_hex_has_neighbours_by_its_own_thousands(impl):
-    order, config = (2048, 1500, 700), HexConfig(block=64, density=0.0, recent=0)
-    keys, scored, valid = crowds(*order)
+    keys, scored, valid = crowds(*IN_HEX)
     settings = GraphSettings(3, signal="evict", adaptive=True)
-    cache = impl.compress(
-        keys, keys, scored, keep=4, valid=valid, refinement=settings, store=config
+    assert_neighbours_in_hex(
+        impl.compress(keys, keys, scored, keep=4, valid=valid, refinement=settings, store=HEX)
     )
-    for row, (length, evicted) in enumerate(zip(order, (2, 1, 0), strict=True)):
-        best = cache.blocks[0].dynamic[row, 2048 - length :][:4]
+
+
+@pytest.mark.spec("GraphKV-6.2")
+def test_each_row_has_neighbours_by_its_own_thousands_where_hex_stores_the_rest(impl):
+    keys, scored, valid = crowds(*IN_HEX)
+    settings = GraphSettings(3, signal="evict")
+    assert_neighbours_in_hex(
+        impl.graphkv_compress(keys, keys, scored, settings, keep=4, valid=valid, store=HEX)
+    )
+
+
+def assert_neighbours_in_hex(cache):
+    """Assert that each row of `IN_HEX` keeps its source, and of three copies the right ones."""
+    for row, (length, evicted) in enumerate(zip(IN_HEX, (2, 1, 0), strict=True)):
+        best = cache.blocks[0].dynamic[row, max(IN_HEX) - length :][:4]
         assert best.tolist() == [True, *[False] * evicted, *[True] * (3 - evicted)]
 
 
