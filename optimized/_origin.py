@@ -1,4 +1,4 @@
-"""Top-level packages of this project, told apart from other modules of the same name."""
+"""Check that a top-level package is of this project, not another of the same name."""
 
 from importlib.util import find_spec
 from pathlib import Path

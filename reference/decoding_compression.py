@@ -355,7 +355,7 @@ def _refined(
 
 
 def scatter_to_positions(one: Scored, place: Tensor, tokens: int) -> Scored:
-    """Lay entries out at their positions in a text, of which the rest stands outside."""
+    """Scatter entries to their positions in a text; all other positions are protected."""
     line = (*place.shape[:-1], tokens + 1)  # one place more, for what is not there
     where = place.masked_fill(place < 0, tokens)
     scores = one.scores.new_zeros(line).scatter(-1, where, one.scores)

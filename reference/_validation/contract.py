@@ -313,7 +313,7 @@ def ends(tensor: Tensor) -> tuple[float, float]:
 
 
 def tensor_kind(annotation: Any) -> tuple[str, Callable[[torch.dtype], bool]]:
-    """Return how to say what kind of tensor an annotation asks for, and a test of its dtype."""
+    """Return the kind of tensor that an annotation names, in words, and a test of its dtype."""
     dtypes = annotation.dtype.dtypes
     if "int32" in dtypes and "int64" in dtypes:
         return "an integer", lambda dtype: not (dtype.is_floating_point or dtype == torch.bool)

@@ -167,7 +167,7 @@ def check_some_prompts(prompts: Sequence[int]) -> None:
 def paper_size(
     prompts: Sequence[Positive] = PROMPTS, kv_heads: Positive = 8, width: Positive = 128
 ) -> tuple[PaperSize, ...]:
-    r"""Put the cache sizes of Tables 1 to 3 beside what our layout stores.
+    r"""Compare the cache sizes of Tables 1 to 3 with what our layout stores.
 
     $$\frac{1}{m} \sum_{i=1}^{m} 100 \cdot \frac{\mathrm{bytes}(L_i)}{2 \cdot 2 \cdot d\, L_i}$$
 

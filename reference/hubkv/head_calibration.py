@@ -1,4 +1,4 @@
-"""Head calibration: a head that singles tokens out speaks louder than one that spreads evenly."""
+"""Head calibration: heads whose scores vary more get a larger weight."""
 
 from itertools import product
 

@@ -47,7 +47,7 @@ def quantizer_sizes(
     kv_heads: Positive = 8,
     width: Annotated[int, Ge(1), Predicate(a_multiple_of_64)] = 128,
 ) -> tuple[PaperSize, ...]:
-    r"""Put the sizes printed for KIVI and GEAR beside what our layouts store.
+    r"""Compare the sizes printed for KIVI and GEAR with what our layouts store.
 
     $$\frac{1}{m} \sum_{i=1}^{m} 100 \cdot \frac{\mathrm{bytes}(n_i)}{2 \cdot 2 \cdot d\, n_i}$$
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 class Scored(NamedTuple):
-    """Raw scores, and beside them the tokens that are kept whatever theirs.
+    """Raw scores, and the tokens that are kept whatever their scores.
 
     Higher is better. The scores are as the scorer's formula gives them: finite, and without a
     sentinel at protected tokens. Padding scores 0 and is not protected; whoever selects leaves it

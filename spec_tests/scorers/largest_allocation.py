@@ -1,4 +1,4 @@
-"""How much memory a call asks for at once."""
+"""The largest single allocation of a call."""
 
 from typing import Any
 

@@ -91,7 +91,7 @@ def append(draw):
 def half_precision_cache(width, half, mode="append"):
     """Return a cache in half precision of a block of 64 tokens and five more, and its stream.
 
-    Values and keys lie off zero, where half precision is coarse beside what tells them apart.
+    Keys and values are offset from zero, where half precision rounds their differences coarsely.
     """
     stream = torch.randn(3, KV_HEADS, 70, width, generator=torch.Generator().manual_seed(0))
     stream = (stream + torch.tensor([0.0, 2.0, 4.0]).view(3, 1, 1, 1)).to(half)

@@ -20,7 +20,7 @@ value_groups = draw_choices(HexConfig).map(itemgetter("value_group"))
 
 @st.composite
 def groups_exact_on_codes(draw, kept, bits):
-    """Groups along the last axis, of which every code is exact, or exactly half way.
+    """Groups along the last axis whose codes are exact, or exactly half way between two.
 
     The entries that remain span the range from the first to the last of them in steps that are
     powers of two; kept entries lie anywhere, mostly far outside.

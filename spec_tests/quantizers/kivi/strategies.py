@@ -15,7 +15,7 @@ before_tokens = st.sampled_from([(2,), (1,), (2, 1), (3,), (2, 2), (0, 2)])
 
 
 def on_grid(shape, bits, seed):
-    """Groups along the last axis, of which every code is exact, or exactly half way."""
+    """Groups along the last axis whose codes are exact, or exactly half way between two."""
     random = np.random.default_rng(seed)
     # 16-bit types hold whole numbers up to 256 exactly
     half, top, offset = (2 if bits < 8 else 1), 2**bits - 1, (8 if bits < 7 else 0)

@@ -33,7 +33,7 @@ def room(x):
 
 @st.composite
 def counted(draw):
-    """Whole preferences, of which some want it all, a budget, a length and a window."""
+    """Integer preferences, some above all others; a budget, a length and a window."""
     wishes = draw(st.lists(st.sampled_from([1, 2, 0, 3, 8, 9, 40]), min_size=1, max_size=6))
     window, beyond = draw(st.integers(0, 2)), draw(st.integers(0, 12))
     tokens = draw(st.integers(0, 16) | st.integers(0, 4).map(lambda n: beyond + 2 * window + n))
