@@ -227,7 +227,7 @@ def test_codes_of_the_last_row_are_attended(last):
     cache = reference.hex_prefill(queries, keys, values, reference.hex_preset("HEX-4"))
     query, rows = queries[..., -1:, :], LENGTH // (3 * width * bits) + 1
     with recorded() as launches:
-        decode.attended(query, PackedCache.of(cache))
+        decode.attend_packed(query, PackedCache.of(cache))
     kept = "kept_keys", "kept_values"
     alike = "counts", "tokens", "channels", "columns", "places"
     given = as_last_of(rows, launches[0], *kept, *alike)
