@@ -166,6 +166,7 @@ def test_each_row_has_neighbours_by_its_own_thousands_where_hex_stores_the_rest(
 
 def assert_neighbours_in_hex(cache):
     """Assert that each row of `IN_HEX` keeps its source, and of three copies the right ones."""
+    assert hasattr(cache, "blocks"), f"stored as {type(cache).__name__}, not as HEX"
     for row, (length, evicted) in enumerate(zip(IN_HEX, (2, 1, 0), strict=True)):
         best = cache.blocks[0].dynamic[row, max(IN_HEX) - length :][:4]
         assert best.tolist() == [True, *[False] * evicted, *[True] * (3 - evicted)]
