@@ -9,6 +9,7 @@ order, little-endian, a byte for each bool. `{"tuple": [...]}` is several values
 """
 
 import base64
+import json
 from numbers import Real
 from typing import Any, get_type_hints
 
@@ -135,6 +136,11 @@ def written(value: Any, exact: bool) -> Any:
             return {type(value).__name__: dict(zip(field_names(value), parts, strict=True))}
         return {"tuple": parts}
     raise NotExpressible(f"JSON has no {type(value).__name__}")
+
+
+def as_lines(values: list[Any]) -> str:
+    """Return a list as JSON, an element on each line."""
+    return "[\n" + ",\n".join(json.dumps(one, separators=(",", ":")) for one in values) + "\n]\n"
 
 
 def written_tensor(tensor: Tensor, exact: bool) -> Any:

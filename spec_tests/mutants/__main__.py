@@ -125,7 +125,12 @@ def run(*words: str, places: tuple[str, ...] = ("",)) -> dict[str, list[str]]:
 
 if __name__ == "__main__":
     words = [word for word in sys.argv[1:] if word != "--json"]
+    if {"-h", "--help"} & {*words}:
+        print(__doc__, "`--json` prints JSON; other options are pytest's.", sep="")
+        sys.exit()
     places = tuple(word for word in words if not word.startswith("-"))
+    if idle := [p for p in places if not any(m.place.startswith(p) for m in MUTANTS.values())]:
+        sys.exit(f"no mutant's file lies under {', '.join(idle)}, such as hubkv or kernels/hex")
     outcomes = run(*(word for word in words if word.startswith("-")), places=places or ("",))
     if "--json" in sys.argv:
         print(json.dumps(outcomes))

@@ -1,6 +1,5 @@
 """The pytest plugin of the report: it diagnoses failing calls and prints a card a function."""
 
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis.errors import HypothesisException
 
+from spec_tests.atomic_files import write_atomically
 from spec_tests.functions_called_by_tests import functions_of_test
 from spec_tests.implementation import LACKS, Implementation, under_test
 from spec_tests.limits import limited_memory
@@ -190,13 +190,3 @@ def faults_of(error: BaseException) -> Iterator[tuple[BaseException, Fault | Non
             yield from faults_of(part)
     else:
         yield error, getattr(error, "fault", None)
-
-
-def write_atomically(file: Path, text: str) -> None:
-    """Write a file atomically."""
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(file)
-    finally:
-        beside.unlink(missing_ok=True)

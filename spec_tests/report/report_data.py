@@ -3,9 +3,10 @@
 import json
 import platform
 import re
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from itertools import groupby, takewhile
 from typing import Any
 
@@ -70,12 +71,11 @@ def build_report(
 
 
 def suite_version() -> str:
-    """Return the version of the suite, as it is installed or checked out."""
-    try:
+    """Return the version of the suite, as it is checked out or installed."""
+    file = ROOT / "pyproject.toml"
+    if not file.exists():
         return version("kvspec")
-    except PackageNotFoundError:
-        lines = (ROOT / "pyproject.toml").read_text().splitlines()
-        return next(line.split('"')[1] for line in lines if line.startswith("version"))
+    return tomllib.loads(file.read_text())["project"]["version"]
 
 
 def module_report(

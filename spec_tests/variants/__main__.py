@@ -39,5 +39,8 @@ def run(names: list[str], words: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    if {"-h", "--help"} & {*sys.argv}:
+        print(__doc__, f"modules: {', '.join(levels())}", sep="\n")
+        sys.exit()
     given = [word for word in sys.argv[1:] if word in levels()]
     sys.exit(run(given or [*levels()], [word for word in sys.argv[1:] if word not in given]))

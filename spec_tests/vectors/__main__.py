@@ -2,10 +2,10 @@
 
 import hashlib
 import json
-import os
 import sys
 from pathlib import Path
 
+from spec_tests.atomic_files import write_atomically
 from spec_tests.vectors.archive import files, packed
 
 
@@ -27,16 +27,6 @@ def main(words: list[str]) -> str:
         f"version {said['version']}, digest of the content {said['digest']}\n"
         f"sha256 of the file {hashlib.sha256(content).hexdigest()}"
     )
-
-
-def write_atomically(file: Path, content: bytes) -> None:
-    """Write a file in one step: it is never half written."""
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        beside.write_bytes(content)
-        beside.replace(file)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import io
 import json
 import re
 import tarfile
-import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,8 @@ from torch import Tensor
 import reference
 from spec_tests.accuracy import is_float, narrowing, rounding
 from spec_tests.index import HERE, ROOT
-from spec_tests.json_values import read, written
+from spec_tests.json_values import as_lines, read, written
+from spec_tests.report.report_data import suite_version
 from spec_tests.vectors.flags import flags_of, level_of, readings_of
 from spec_tests.vectors.generate import as_tolerance
 from spec_tests.vectors.judge import traces
@@ -75,7 +75,7 @@ def manifest(found: dict[str, bytes], vectors: list[Vector]) -> str:
     said = {
         "name": "kvspec-vectors",
         "format": FORMAT,
-        "version": version(),
+        "version": suite_version(),
         "digest": hashlib.sha256(lines.encode()).hexdigest(),
         "counts": {
             "functions": len({case["function"] for case in vectors}),
@@ -89,11 +89,6 @@ def manifest(found: dict[str, bytes], vectors: list[Vector]) -> str:
         "files": digests,
     }
     return json.dumps(said, indent=1) + "\n"
-
-
-def version() -> str:
-    """Return the version of the repository."""
-    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 
 def readings() -> list[dict[str, str]]:
@@ -184,14 +179,9 @@ def tolerance_of(value: Any) -> Any:
     return as_tolerance(value, rounding(value.dtype, size) + narrowing(value.dtype, size))
 
 
-def as_lines(values: list[Any]) -> str:
-    """Return a list as JSON, an element on each line."""
-    return "[\n" + ",\n".join(json.dumps(one, separators=(",", ":")) for one in values) + "\n]\n"
-
-
 def packed(found: dict[str, bytes]) -> bytes:
     """Return files as a gzipped tar without times, owners or other traces of the machine."""
-    top, tar = f"kvspec-vectors-{version()}", io.BytesIO()
+    top, tar = f"kvspec-vectors-{suite_version()}", io.BytesIO()
     with tarfile.open(fileobj=tar, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for path in sorted(found):
             entry = tarfile.TarInfo(f"{top}/{path}")

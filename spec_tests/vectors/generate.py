@@ -17,9 +17,10 @@ from torch import Tensor
 
 import reference
 from spec_tests.accuracy import Unequal, error_bounds
+from spec_tests.atomic_files import write_atomically
 from spec_tests.index import HERE, source_equations
 from spec_tests.inputs import INPUTS, REFUSALS
-from spec_tests.json_values import NotExpressible, read, written
+from spec_tests.json_values import NotExpressible, as_lines, read, written
 from spec_tests.report.fault_diagnosis import outcome_of
 from spec_tests.strategies import Refusal
 from spec_tests.vectors.candidates import Candidate, as_json, candidates, ranked
@@ -168,8 +169,7 @@ def main(names: list[str]) -> None:
             began, file, found = time.thread_time(), file_of(name), generated(name)
             before = json.loads(file.read_text()) if file.exists() else []
             kept = [one for one in before if one["function"] != name]
-            lines = [json.dumps(one, separators=(",", ":")) for one in [*kept, *found]]
-            file.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+            write_atomically(file, as_lines([*kept, *found]))
             print(f"{name}: {len(found)}, {time.thread_time() - began:.1f} s", flush=True)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 import reference
 from spec_tests.accuracy import error_bounds
+from spec_tests.atomic_files import write_atomically
 from spec_tests.index import source_equations
 from spec_tests.json_values import written
 from spec_tests.vectors.flags import flags_of, readings_of
@@ -258,7 +259,7 @@ def main() -> None:
         said = as_json(trace)
         steps = ",\n".join(json.dumps(step) for step in said.pop("steps"))
         lines.append(json.dumps(said)[:-1] + ', "steps": [\n' + steps + "\n]}")
-    FILE.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+    write_atomically(FILE, "[\n" + ",\n".join(lines) + "\n]\n")
 
 
 if __name__ == "__main__":

@@ -6,11 +6,12 @@ version of `pyproject.toml`. It is run before a version is tagged, and changes n
 
 import hashlib
 import json
-import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spec_tests.index import HERE, ROOT
+from spec_tests.atomic_files import write_atomically
+from spec_tests.index import HERE
+from spec_tests.report.report_data import suite_version
 
 FILE = Path(__file__).with_suffix(".txt")
 NAMES = ("vectors.json", "generated.json", "traces.json")
@@ -68,13 +69,10 @@ def silent_changes(now: dict[str, str], before: dict[str, Published], changelog:
 
 def record() -> None:
     """Add a line for each vector that no version has published."""
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    known = published()
+    version, known = suite_version(), published()
     new = {path: Published(version, of) for path, of in digests().items() if path not in known}
     lines = (f"{version} {digest} {path}\n" for path, (version, digest) in (known | new).items())
-    draft = FILE.with_suffix(".draft")
-    draft.write_text("".join(lines))
-    draft.replace(FILE)
+    write_atomically(FILE, "".join(lines))
     print(f"{len(new)} new vectors, {len(known)} published before")
 
 

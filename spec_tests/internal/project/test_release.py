@@ -1,7 +1,6 @@
 """A version is told the same everywhere, and its vectors stay as they were published."""
 
 import json
-import tomllib
 
 import pytest
 
@@ -13,6 +12,7 @@ from spec_tests.internal.project.published_vectors import (
     published,
     silent_changes,
 )
+from spec_tests.report.report_data import suite_version
 
 CHANGELOG = (ROOT / "docs/changelog.md").read_text()
 VECTOR = {
@@ -68,7 +68,7 @@ def test_vectors_of_all_files_are_digested_and_an_id_is_unique_in_its_folder(tmp
 
 
 def test_the_version_is_the_same_everywhere():
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    version = suite_version()
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
     assert f"@v{version}" in (ROOT / "docs/third_party/index.md").read_text()
     assert f"\n## {version}\n" in CHANGELOG

@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 import reference
 from spec_tests import functions_called_by_tests
 from spec_tests.accuracy import are_equal, assert_close, assert_equal
+from spec_tests.atomic_files import write_atomically
 from spec_tests.index import HERE, ROOT
 from spec_tests.report import report_data, tex
 from spec_tests.report.blame import explaining_steps, steps
@@ -22,7 +23,7 @@ from spec_tests.report.calls import LAST, SMALL, UNFAULTED, Call, record_calls, 
 from spec_tests.report.fault_diagnosis import find_fault, outcome_of
 from spec_tests.report.literals import first_difference, literal, result_as_text
 from spec_tests.report.messages import matching_mutants
-from spec_tests.report.plugin import Plugin, write_atomically
+from spec_tests.report.plugin import Plugin
 from spec_tests.report.shrink import shrink_fault
 
 WRONG = """
