@@ -34,7 +34,12 @@ def test_a_module_of_another_project_is_named_with_both_paths(tmp_path, theirs, 
     (*_, last) = done.stderr.splitlines()
     assert done.returncode == 1
     assert f"`{name}` is {file.resolve()}, not {ROOT / name} of kvspec" in last
-    assert run(tmp_path, "-P", *words).returncode == 0
+    assert "`python -P`" in last
+
+
+def test_python_p_leaves_out_the_current_folder(tmp_path):
+    (tmp_path / "reference.py").write_text("raise RuntimeError('must not be imported')")
+    assert run(tmp_path, "-P", "-c", "import optimized").returncode == 0
 
 
 def test_a_folder_without_code_hides_nothing(tmp_path):

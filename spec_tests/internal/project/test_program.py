@@ -122,7 +122,7 @@ def test_a_strided_tensor_is_read_as_it_was_written(dtype, length, exact):
 
 def suite_on(*command: str) -> subprocess.CompletedProcess[str]:
     """Run the whole suite with few examples on a program."""
-    words = ["--command", shlex.join(command), "--examples", "3", "-q", "-p", "no:cacheprovider"]
+    words = ["--command", shlex.join(command), "--examples", "2", "-q", "-p", "no:cacheprovider"]
     return subprocess.run(
         [sys.executable, "-m", "spec_tests", *words], cwd=ROOT, capture_output=True, text=True
     )

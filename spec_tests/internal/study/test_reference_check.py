@@ -57,11 +57,13 @@ def test_every_function_of_the_command_is_checked_that_has_a_text_of_its_own():
     assert called & own <= reference_check.sample_calls().keys()
 
 
-@pytest.mark.parametrize("name", reference_check.sample_calls())
-def test_every_function_that_is_called_is_named_by_itself(monkeypatch, name):
-    assert hasattr(reference, name)
-    monkeypatch.setattr(optimized, name, lambda *_, **__: torch.zeros(1))
-    assert list(reference_check.disagreeing_functions()) == [name]
+@pytest.mark.parametrize("part", range(5))
+def test_every_function_that_is_called_is_named_and_no_other(monkeypatch, part):
+    wrong = list(reference_check.sample_calls())[part::5]
+    for name in wrong:
+        assert hasattr(reference, name)
+        monkeypatch.setattr(optimized, name, lambda *_, **__: torch.zeros(1))
+    assert list(reference_check.disagreeing_functions()) == wrong
 
 
 def test_a_function_that_raises_is_named(monkeypatch):
