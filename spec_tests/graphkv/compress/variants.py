@@ -7,7 +7,7 @@ from spec_tests.variants.registry import register_variant
 @register_variant("graphkv_select")
 def by_select(keys, values, scored, refinement, *, keep=None, ratio=None, length=None,
               queries=None, valid=None):  # fmt: skip
-    """`select`, with the neighbours capped and the protected tokens of a layer joined."""
+    """`select`, with capped neighbours and the union of the tokens that a layer's heads protect."""
     if length is not None:
         most = min(refinement.count, length // 1000)
         refinement = refinement._replace(count=most, adaptive=False)
