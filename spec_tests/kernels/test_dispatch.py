@@ -94,7 +94,7 @@ CALLS: dict[str, Any] = {
     ),
     "sensitivity": (MASS, lambda kv: kv.sensitivity(*stream(9, 9), prompt=8, configs=[HEX])),
 }
-"""The kernels that each composition launches, and a call of it; keys start with its name."""
+"""The kernels that each composition launches, and a call of it; a key starts with a name."""
 SHORT = reference.DecodingConfig(target=6, interval=2, sinks=1, recent=1)
 
 

@@ -41,7 +41,7 @@ LARGE = 2**15
 
 
 Inputs = dict[str, Any]
-Change = Callable[[str, Inputs], Inputs]  # of a function's inputs
+Change = Callable[[str, Inputs], Inputs]  # from a function's name and inputs to other inputs
 
 
 class Fault(NamedTuple):
@@ -123,7 +123,7 @@ def fault_kind(
         return ""
     if isinstance(outcome, Exception):
         return CRASH
-    if depends_on_random_stream(name, inputs):  # one call alone does not determine the values
+    if depends_on_random_stream(name, inputs):  # one call does not determine the values
         return "" if same_types_and_shapes(outcome, expected) else KIND
     try:
         with without_warnings():

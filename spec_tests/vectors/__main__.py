@@ -10,7 +10,7 @@ from spec_tests.vectors.archive import files, packed
 
 
 def main(words: list[str]) -> str:
-    """Write the archive, and return what it holds."""
+    """Write the archive, and return its manifest as text."""
     if len(words) != 1 or not words[0].endswith(".tar.gz"):
         raise SystemExit(f"usage: python -m spec_tests.vectors OUT.tar.gz, got {words}")
     try:
@@ -30,7 +30,7 @@ def main(words: list[str]) -> str:
 
 
 def write_atomically(file: Path, content: bytes) -> None:
-    """Write a file in one step: it is never half written."""
+    """Write a file in one step, so that it is never incomplete."""
     beside = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         beside.write_bytes(content)

@@ -16,7 +16,7 @@ kvpress = pytest.importorskip("kvpress")
 from transformers import DynamicCache, LlamaForCausalLM  # noqa: E402
 from transformers.cache_utils import CacheLayerMixin  # noqa: E402
 
-# The plug-in also works with the older transformers, which needs one more attribute of a layer.
+# The older transformers has one more abstract method, which the plug-in does not need.
 vars(CacheLayerMixin)["get_max_cache_shape"].__isabstractmethod__ = False
 
 import reference  # noqa: E402
@@ -426,7 +426,7 @@ def test_a_lie_keeps_something_else(lie, monkeypatch):
     ids, model = prompts(76)[0][:, :80], stock_model("llama")
     how: dict[str, Any] = dict(ratio=ratio, settings=settings, refined=HubSettings())
     wanted = plugin_entries(attached_model("llama"), f"{name}@{scope}", ids, monkeypatch, **how)
-    own = dict(sinks=0) if name == "expected_attention" else {}  # the press protects its own
+    own = dict(sinks=0) if name == "expected_attention" else {}  # the press protects its own sinks
     press = kind(ratio, **theirs)
     assert_equal(kept_entries(model, HubKVPress(press, scope=scope, **own), ids), wanted)
     assert not torch.equal(kept_entries(model, lie(press, scope=scope, **own), ids), wanted)
@@ -499,7 +499,7 @@ def test_what_kvpress_cannot_store_or_score_is_refused(monkeypatch):
         pytest.raises(ValueError, match=r"attention_mask must hide no token .* got 5 hidden"),
     ):
         model.model(input_ids=ids, attention_mask=mask, past_key_values=DynamicCache())
-    hidden = 2 * (TOKENS - WINDOW)  # of two rows
+    hidden = 2 * (TOKENS - WINDOW)  # in two rows
     for press in (HubKVPress(base), GraphKVPress(base, count=2)):
         with pytest.raises(ValueError, match=f"got {hidden} hidden, by padding or by a window"):
             read_under(new_model("gemma2"), press, ids)

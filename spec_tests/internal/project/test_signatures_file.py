@@ -1,7 +1,7 @@
 """The file `signatures.txt` holds the public signatures, so that each change shows in a diff.
 
-A name that is not on file yet needs no line there before the next release.
-`python -m spec_tests.internal.project.test_signatures_file` writes the file again.
+A new name needs a line there only at the next release. `python -m
+spec_tests.internal.project.test_signatures_file` writes the file again.
 """
 
 import ast
