@@ -88,7 +88,7 @@ class Implementation:
 
     @property
     def draws_alike(self) -> bool:
-        """Whether it has the specification's random streams, as our layers and mutants have."""
+        """Whether it uses the specification's random streams, as our layers and mutants do."""
         return self.ours or self.name.startswith("spec_tests.mutants:")
 
     @cached_property
@@ -102,7 +102,7 @@ class Implementation:
 
     @cached_property
     def judged(self) -> frozenset[str]:
-        """The public names that the run reports on: all wanted ones, or those of one paper."""
+        """The names that the run reports on: all wanted ones, or those of one paper."""
         start = f"{self.paper}-"
         return frozenset(
             n
@@ -112,13 +112,13 @@ class Implementation:
 
     @cached_property
     def offered(self) -> list[str]:
-        """The judged functions that the module has."""
+        """The reported functions that the module has."""
         names = self.judged - self.lacks
         return [n for n in reference.__all__ if n in names and not is_record(n)]
 
     @cached_property
     def misspelt(self) -> dict[str, str]:
-        """Its public functions whose name resembles a lacking one, with that name."""
+        """Its public functions with a name similar to a lacking one, and that name."""
         lacked = {normalized_name(name): name for name in sorted(self.lacks)}
         found = {}
         for name in dir(self.module):
@@ -131,7 +131,7 @@ class Implementation:
 
     @cached_property
     def lacks(self) -> frozenset[str]:
-        """The wanted functions that it lacks. Records do not count: equal fields are enough."""
+        """The wanted functions that it lacks. Records are not counted: equal fields are enough."""
         unseen = self.wanted - set(dir(self.module))
         asked = (name for name in unseen if not is_record(name))
         return frozenset(name for name in asked if not hasattr(self.module, name))
@@ -143,12 +143,12 @@ class Implementation:
         return frozenset(n for n in others if not is_record(n) and hasattr(self.module, n))
 
     def supports_dtype(self, dtype: torch.dtype) -> bool:
-        """Whether it is tested at a dtype: at those of its tuple `dtypes`, or at all."""
+        """Whether it is tested at a dtype: any dtype, or those in its tuple `dtypes`."""
         return dtype in getattr(self.module, "dtypes", (dtype,))
 
     @cached_property
     def own(self) -> Own:
-        """Its own record types: it receives them as arguments, and may return them."""
+        """Its own record types, which it receives as arguments and may return."""
         return {} if self.ours else own_records(self.module)
 
     def refuses(self, says: str, error: type[Exception] = ValueError) -> Any:
@@ -157,7 +157,7 @@ class Implementation:
         return pytest.raises(kinds, match=(says or None) if self.ours else None)
 
     def offers(self, names: Iterable[str]) -> bool:
-        """Whether it has all of these public names, and the run may test them."""
+        """Whether it has all of these public names, and the run tests them."""
         return self.wanted - self.lacks >= set(names)
 
     def is_asked(self, names: Iterable[str]) -> bool:
