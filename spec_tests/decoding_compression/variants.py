@@ -55,8 +55,8 @@ def shrink(view, seen, config):
             vectors = dict(keys=keys, values=values)
         scores = refined_row(
             view.scores[at], shield | ~here, place, tokens, vectors, config
-        )  # missing entries come last, after those that a signal evicted
-        # what is not there comes last, behind what a signal evicted
+        )  # fmt: skip
+        # missing entries come last, after those that a signal evicted
         scores = scores.clamp(min=torch.finfo(scores.dtype).min).masked_fill(~here, -torch.inf)
         axes = {"head": 1, "layer": 2, "model": 3}[scope]
         pools = here.flatten(-axes)
