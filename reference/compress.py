@@ -73,7 +73,7 @@ def fits_pools(
 
 
 def storable(keys: Tensor, values: Tensor, valid: Tensor | None, store: HexConfig | None) -> None:
-    """Refuse a store with padding in another mode, or values not finite, or no head or channel."""
+    """Refuse padding outside mode "append", and tensors not finite or without head or channel."""
     if store is None:
         return
     if valid is not None and store.mode != "append":
@@ -219,8 +219,8 @@ def compress(
         Without `store`, the entries that `select` marks, as `evict` returns them. With it, a
         `HexCache` with one block, in which the budget counts heavy hitters of the span (by default
         the share that the settings name), one set for all heads; protected tokens and the recent
-        window are kept besides. Each row has the result of a call without other rows and without
-        padding.
+        window are kept in addition. Each row has the result of a call without other rows and
+        without padding.
 
     Raises:
         ValueError: a budget is below the protected entries of a pool, or what the refinement or

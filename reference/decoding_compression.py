@@ -26,7 +26,7 @@ def held_sinks(name: str, sinks: int, target: int) -> None:
 
 
 def graph_of_entries(name: str, refinement: Refinement | None, scope: str) -> None:
-    """Refuse a graph setting that decoding cannot meet: queries, an input length, unlike heads."""
+    """Refuse graph settings that need queries, an input length, or equal tokens in all heads."""
     if not isinstance(refinement, GraphSettings):
         return
     allowed = {"kind": ("kk", "kv", "vv"), "adaptive": (False,)}

@@ -25,7 +25,7 @@ def vectors_fit_refinement(
     queries: Tensor | None,
     valid: Tensor | None,
 ) -> None:
-    """Refuse vectors that a graph cannot compare: absent, not finite, or of unfit heads."""
+    """Refuse vectors that a graph cannot compare: missing, not finite, or wrong in heads."""
     if keys is not None and queries is not None and keys.shape[-3] != queries.shape[-3]:
         multiple("queries", queries.shape[-3], keys.shape[-3], least=1)
     if not isinstance(refinement, GraphSettings):

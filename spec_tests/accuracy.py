@@ -148,7 +148,7 @@ def with_bounds(exact: Any, found: list[Any]) -> tuple[Any, Any]:
         size = exact.double().nan_to_num(0, 0, 0).abs()
         allowed = rounding(same.dtype, size) + narrowing(same.dtype, size) + shift
         return exact.to(same.dtype), allowed
-    others = [*found, exact] if isinstance(exact, Tensor) else found  # float64 has other bytes
+    others = [*found, exact] if isinstance(exact, Tensor) else found  # other bytes in float64
     if not all(are_equal(one, same) for one in others):
         raise Unequal("another rounding gives another choice", same, exact)
     return same, None

@@ -52,8 +52,8 @@ settings.register_profile(
 settings.load_profile("conformance")
 
 # Hypothesis collects constants from the source of every loaded module and draws them as examples.
-# An empty set replaces them. Otherwise each loaded module, a tested one too, would change the
-# examples of every law, and Hypothesis would write the constants into the user's folder.
+# An empty set replaces them. Otherwise every loaded module would change the examples of every law.
+# Hypothesis would also write the constants into the user's folder.
 providers._get_local_constants = Constants
 
 HERE = Path(__file__).parent

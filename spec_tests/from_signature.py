@@ -22,7 +22,7 @@ def draw_choices(spec: Callable[..., Any], *but: str) -> st.SearchStrategy[dict[
 
 
 def choices(spec: Callable[..., Any]) -> dict[str, list[Any]]:
-    """Return the flags and words of a function or settings, each with what it may be."""
+    """Return the flags and words of a function or settings, each with its values."""
     listed = {
         name: [False, True] if base is bool else choices_of(base, marks)
         for name, annotation in get_type_hints(unwrap(spec), include_extras=True).items()

@@ -30,14 +30,14 @@ from spec_tests.report.literals import snippet
 
 LACKS = "needs a name that the module lacks"
 NEAR = 0.8
-"""The similarity from which a name counts as a misspelling of a lacking one: the share of letters
-that both have."""
+"""Least similarity at which a name counts as a misspelling of a missing one: the share of common
+letters."""
 COMPOSED = 2
 """Examples in Triton's interpreter of a function that launches only other functions' kernels;
 `--impl optimized.kernels` runs them all."""
 OURS = ("reference", "optimized", "optimized.vector", "optimized.kernels")
 TRITON = find_spec("triton") is not None
-"""Whether Triton is installed: it exists for Linux on x86-64 alone."""
+"""Whether Triton is installed: it exists for Linux on x86-64 only."""
 
 
 def default_implementations(device: str) -> tuple[str, ...]:
@@ -54,9 +54,9 @@ def default_implementations(device: str) -> tuple[str, ...]:
 class Implementation:
     """A module under test. A test of a name that it lacks is not collected.
 
-    Third-party modules are tested on functions that the papers name but do not define only under
-    `--ours`, since a function of theirs may have the same name and do something else. Calls of
-    third-party modules have a time limit.
+    Functions that the papers name but do not define are tested in third-party modules only under
+    `--ours`: a function of the same name may do something else. Calls of third-party modules have a
+    time limit.
 
     Args:
         name: the module's name, optionally with a colon and the name of an attribute. A program
@@ -269,7 +269,7 @@ def move_to_device(value: Any, device: torch.device) -> Any:
 
 
 def under_test(item: pytest.Item) -> Implementation | None:
-    """Return the implementation a collected test runs against, if it runs against one."""
+    """Return the implementation that a collected test runs against, or None."""
     callspec = getattr(item, "callspec", None)
     impl = callspec.params.get("impl") if callspec else None
     return impl if isinstance(impl, Implementation) else None  # pytest fills in an empty list

@@ -140,7 +140,7 @@ def test_a_composition_on_a_gpu_runs_the_kernels_of_its_leaves(call):
 
 
 def test_a_composition_over_vectorised_leaves_is_seen():
-    """On a CPU the same calls launch nothing, as a composition without its kernels would."""
+    """On a CPU the same calls launch no kernel, as a composition without kernels does."""
     for _, run in CALLS.values():
         with ran() as found:
             run(optimized)

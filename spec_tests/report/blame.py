@@ -1,7 +1,7 @@
 """Attribute a wrong result to the functions that it is composed of.
 
-A result follows from these functions if the specification gives the same result when it calls the
-module's versions of them instead of its own.
+A result follows from these functions if the specification gives it too, when it calls the module's
+versions of them.
 """
 
 import sys

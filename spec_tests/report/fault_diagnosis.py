@@ -1,8 +1,8 @@
 """Find the call of a failed test that is at fault, the kind of its fault, and the edge it needs.
 
 A call is at fault if its outcome differs from the specification's. An edge is a property of the
-inputs, such as strided memory, an axis of one element, −0, a dtype other than float32, or ties. The
-call is repeated while one property after another is removed. The fault needs the first property
+inputs: strided memory, an axis of one element, −0, a dtype other than float32, ties or the like.
+The call is repeated while one property after another is removed. The fault needs the first property
 whose removal makes it disappear. If it remains without any of them, it occurs on ordinary input.
 """
 

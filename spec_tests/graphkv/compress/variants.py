@@ -30,7 +30,7 @@ def by_select(keys, values, scored, refinement, *, keep=None, ratio=None, length
 @register_variant("graphkv_compress")
 def in_two_steps(keys, values, scored, refinement, *, keep=None, ratio=None, length=None,
                  queries=None, valid=None, store=None):  # fmt: skip
-    """Select and evict; or let `compress` store, the neighbours capped."""
+    """Select and evict, or store with `compress`; neighbours are capped."""
     if store is None:
         kept = reference.graphkv_select(
             keys, values, scored, refinement, keep=keep, ratio=ratio, length=length,

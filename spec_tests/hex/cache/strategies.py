@@ -89,7 +89,7 @@ def append(draw):
 
 
 def half_precision_cache(width, half, mode="append"):
-    """Return a cache in half precision of a block of 64 tokens and five more, and its stream.
+    """Return a half-precision cache of 64 compressed tokens and five more, and its stream.
 
     Keys and values are offset from zero, where half precision rounds their differences coarsely.
     """

@@ -141,7 +141,7 @@ def test_kept_entries_come_back_bit_for_bit(impl, x):
 
 
 def rows(x, heads):
-    """Return the tokens of some heads as rows of all their channels."""
+    """Return a row of the given heads' channels for each token."""
     return x[..., heads, :, :].transpose(-3, -2).flatten(-2)
 
 

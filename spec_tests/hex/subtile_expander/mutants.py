@@ -13,7 +13,7 @@ test_no_seed_gives_codes_of_a_mask_over_the_bound
   - if is_ramanujan(subtile_mask(subtile_permutations(codes, width), subtile)):
   + if True:
 vector:a-code-unfolds
-  affine_permutation: the shift of the hash is left out
+  affine_permutation: the xor with the shifted number is left out
   - (y ^ y >> shift)
   + y
 """)

@@ -46,7 +46,7 @@ INPUTS = dict(
     hubkv_compress=hubkv_compress() | hubkv_compress_into_hex(),
 )
 
-# an expander that is only near
+# a near expander
 near = HexConfig(block=1, recent=0, density=0.4, near=True)
 CORNERS = dict(
     hubkv_select=[

@@ -170,7 +170,7 @@ def test_the_ratio_times_the_budget_is_bounded_if_the_radius_grows_with_the_budg
 @pytest.mark.spec("HubKV-Rem")
 @pytest.mark.parametrize("budget", [6, 11, 21, 41])
 def test_a_narrow_kernel_leaves_the_core_a_constant_share(impl, budget):
-    """At radius 2 the ratio falls to 1 / (5 gamma (1 - 2 eps)), not with the budget."""
+    """At radius 2 the ratio falls only to 1 / (5 gamma (1 - 2 eps)), whatever the budget."""
     hub = Fraction(1, 2) * (1 - 2 * Fraction(1, 64))
     cluster = oracle.redundant_cluster(budget, 2, hub)
     kept, spread = 1 + Fraction(budget - 1, 5), 1 + (budget - 1) * hub

@@ -85,7 +85,7 @@ def test_protected_ends_might_as_well_not_be_there(impl, scores, ratio, sinks, r
 
 @pytest.mark.spec("HubKV-12")
 def test_a_protected_neighbour_would_suppress_a_hub_and_flatten_its_head(impl):
-    """The token beside a strong sink keeps its score; so its head's weight does not change."""
+    """A strong sink changes neither the score of the token beside it nor its head's weight."""
     scores = torch.tensor([[8.0, 0.5, 0.25, 0.25, 0.25, 0.25], [0.25, 0.5, 0.25, 0.25, 0.25, 0.25]])
     protected = torch.tensor([True] + [False] * 5).expand(2, 6)
     out = impl.hubkv_refine(scores, 1.0, protected, radius=1)

@@ -1,7 +1,7 @@
 """HubKV and GraphKV over the scores of kvpress: they keep what the plug-in keeps.
 
-kvpress asks for an older transformers than the plug-in, so this runs in an environment of its own;
-the nightly workflow has the command. Elsewhere nothing here runs.
+kvpress requires an older transformers than the plug-in, so that these tests run in their own
+environment; the nightly workflow has the command. Elsewhere nothing here runs.
 """
 
 from inspect import signature
@@ -367,7 +367,7 @@ def test_ten_of_a_hundred_are_kept_at_nine_tenths():
 
 
 class WithSentinels(HubKVPress):
-    """A mistake: the marks of a press stay among the scores, and protect instead of a mask."""
+    """A mistake: the press's marks stay in the scores, and protect tokens instead of a mask."""
 
     def scored(self, scores: Tensor) -> Scored:
         """Return scores without protected entries."""

@@ -232,7 +232,7 @@ def report(suite, node, tmp_path):
 
 
 ASKED = list(MISTAKES)[:: 1 if settings.get_current_profile_name() == "thorough" else 2]
-"""Every other mistake: two seconds of a processor each; all of them in a thorough run."""
+"""Every second mistake, since each takes two seconds; all of them in a thorough run."""
 
 
 @pytest.mark.parametrize("mistake", [MISTAKES[name] for name in ASKED], ids=ASKED)

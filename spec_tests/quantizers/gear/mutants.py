@@ -5,7 +5,7 @@ from spec_tests.mutants.registry import register_mutants
 mutant = register_mutants("quantizers/gear")
 mutant("""
 vector:has-eight-levels-at-three-bits
-  b_squared_levels: with outliers a grid has b² - 1 intervals, with b bits
+  b_squared_levels: with outliers a grid has b^2 - 1 intervals, not 2^b - 1
   - code(name, filled, bits,
   + code(name, filled, torch.tensor(bits**2.0).log2().item(),
 vector:fills-an-outliers-place-with-the-mean-of-the-row

@@ -30,7 +30,7 @@ test_any_chunks_of_tokens_give_the_same_cache
   - residual_keys=held_keys[..., full:, :]
   + residual_keys=held_keys[..., full and held_keys.shape[-2] :, :]
 test_append_never_changes_a_byte_of_earlier_groups
-  kivi_requantised: earlier groups get new scales when tokens are added
+  kivi_requantised: stored values get other steps when tokens are added
   - torch.cat([cache.value_steps, steps], -2)
   + torch.cat([cache.value_steps[..., :1, :].expand_as(cache.value_steps), steps], -2)
 test_scales_are_stored_in_the_type_asked_for
