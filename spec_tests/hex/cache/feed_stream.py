@@ -31,9 +31,7 @@ def compressed(
 ) -> HexBlock:
     """Return the block of a span of keys and values that a cache with these settings makes."""
     static = static_mask(config, tokens, KV_HEADS * WIDTH)
-    assume(
-        impl.draws_alike or not needs_expander_mask(config)
-    )  # another module draws another mask
+    assume(impl.draws_alike or not needs_expander_mask(config))  # another module draws another mask
     return impl.hex_compress(*span, static, dynamic, config.bits, config.value_group, config.scales)
 
 

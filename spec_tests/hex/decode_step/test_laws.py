@@ -27,9 +27,7 @@ def test_decoding_stores_what_appending_stores(impl, x):
 @given(streams(3 * BLOCK, batch=((), (2,))), configs(), st.integers(0, 2 * BLOCK), st.data())
 def test_a_decoded_token_reads_the_cache_before_it_and_itself(impl, stream, config, prompt, data):
     stream = (stream[0] / 8, *stream[1:])  # logits of a few units
-    assume(
-        impl.draws_alike or not needs_expander_mask(config)
-    )  # another module draws another mask
+    assume(impl.draws_alike or not needs_expander_mask(config))  # another module draws another mask
     cache = impl.hex_prefill(*slice_stream(stream, 0, prompt), config)
     stop = data.draw(st.integers(prompt, 3 * BLOCK))
     output = impl.hex_decode(cache, *slice_stream(stream, prompt, stop)).output
