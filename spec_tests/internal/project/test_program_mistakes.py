@@ -95,7 +95,10 @@ MISTAKES = {
         elements=9,
     ),
     "a source is its own neighbour": Mistake(
-        "neighbours", {"j !== i && !P?.[j]": "!P?.[j]"}, "j = i", elements=6
+        "neighbours",
+        {"j !== i && !P?.[j]": "!P?.[j]"},
+        "a source can be its own neighbour",
+        elements=6,
     ),
     "only the last source lowers a score": Mistake(
         "decay",
