@@ -184,7 +184,7 @@ __all__ += ["graphkv_select", "graphkv_compress"]
 __all__ += ["DecodingConfig", "DecodingCache", "DecodingView", "decoding_start", "decoding_append"]
 __all__ += ["decoding_read"]
 
-# the door: modules behind it call each other freely, so a call is checked once
+# The package checks arguments. Its modules call each other without checks.
 globals().update(
     {
         name: _guarded(__name__, spec) if _isfunction(spec) else spec

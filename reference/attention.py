@@ -1,4 +1,4 @@
-"""Softmax attention with grouped queries, and how far a compressed cache moves its output."""
+"""Softmax attention with grouped queries, and the change of its output by a compressed cache."""
 
 import math
 
@@ -15,7 +15,7 @@ from reference.precision import widen, widest
 def known_of(
     log_sum_exp: Tensor | None, queries: slice, row: tuple[int, ...] = ()
 ) -> Tensor | None:
-    """Return the log-sum-exp of some queries, of a row of the batch, where it is known."""
+    """Return the given log-sum-exp of some queries, of one batch row; None if none is given."""
     return None if log_sum_exp is None else log_sum_exp[(*row, ..., queries)]
 
 
@@ -34,13 +34,13 @@ def attention_weights(
 
     Args:
         queries: $q_t$; the last query sees the last key.
-        keys: $K$; head $h$ of the queries reads key head $\lfloor h / G \rfloor$, with $G$ query
+        keys: $K$; head $h$ of the queries uses key head $\lfloor h / G \rfloor$, with $G$ query
             heads for each key head.
         causal: query number $t$ of $m$ sits at position $n - m + t$ of the $n$ tokens and sees
             nothing after it; otherwise it sees every token.
         scale: factor on the logits; $1 / \sqrt{d_h}$ unless given.
-        log_sum_exp: $L_t$, the natural logarithm of the sum of the powers of the scaled logits
-            that a query sees, which a flash forward hands out; found here unless given.
+        log_sum_exp: $L_t$, the natural logarithm of the sum of the powers of the scaled logits that
+            a query sees, as a flash forward returns it; computed here unless given.
 
     Returns:
         The weights in float32, or float64 where an argument is; each row sums to 1.
@@ -117,7 +117,7 @@ def attention_error(
     causal: bool = True,
     scale: FiniteAbove0 | None = None,
 ) -> Float[Tensor, "*batch query_heads queries"]:
-    r"""How far a compressed cache moves the output of each query.
+    r"""The change of each query's output when the cache is compressed.
 
     $$\epsilon_t = \bigl\lVert \operatorname{Attn}(q_t, K, V)
       - \operatorname{Attn}(q_t, \widehat K, \widehat V) \bigr\rVert_2$$

@@ -1,4 +1,4 @@
-"""A whole compressor on tensors: refine, retain, store, whatever came before."""
+"""A whole compressor on tensors: refine scores, retain a budget, store the rest."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -40,7 +40,7 @@ from reference.scorers.scored import Scored
 
 
 def fits_scope(scored: Scored, scope: str, valid: Tensor | None) -> None:
-    """Refuse scores without the axes that the scope pools, or a mask of other rows or tokens."""
+    """Refuse scores that lack an axis of the scope, or a mask of other rows or tokens."""
     try:
         scoped(scored.scores, scope)
     except ValueError as error:
@@ -49,7 +49,7 @@ def fits_scope(scored: Scored, scope: str, valid: Tensor | None) -> None:
 
 
 def one_flag_per_token(valid: Tensor | None, scores: Tensor, scope: str) -> None:
-    """Refuse a mask that has not one flag for each token of a row, layers left out."""
+    """Refuse a mask without exactly one flag for each token of a row, for all layers together."""
     wanted = (*scores.shape[1 if scope == "model" else 0 : -2], scores.shape[-1])
     if valid is not None:
         checks.shaped("valid", valid, wanted)
@@ -73,7 +73,7 @@ def fits_pools(
 
 
 def storable(keys: Tensor, values: Tensor, valid: Tensor | None, store: HexConfig | None) -> None:
-    """Refuse a store of padding, or of what is not finite or has no head or no channel."""
+    """Refuse padding outside mode "append", and tensors not finite or without head or channel."""
     if store is None:
         return
     if valid is not None and store.mode != "append":
@@ -104,7 +104,7 @@ def select(
     queries: Float[Tensor, "*batch query_heads tokens width"] | None = None,
     valid: Bool[Tensor, "*rows tokens"] | None = None,
 ) -> Bool[Tensor, "*batch kv_heads tokens"]:
-    r"""Refine the scores, and mark the budget of tokens that stays.
+    r"""Refine the scores, and mark the tokens that a budget keeps.
 
     $$(K, V, s, P) \;\xrightarrow{\text{refine}}\; z \;\xrightarrow{\text{retain}}\; S$$
 
@@ -123,8 +123,8 @@ def select(
             axes before the heads, without the layers where `scope` is `"model"`.
 
     Returns:
-        The mask of $S$, which `evict` takes. Each row comes out as though it stood alone, without
-        its padding, of which nothing is kept.
+        The mask of $S$, which `evict` takes. Each row has the result of a call without other rows
+        and without padding. No padding is kept.
 
     Raises:
         ValueError: a budget is below the protected entries of a pool, or what the refinement
@@ -153,10 +153,9 @@ def refine_and_retain(
     valid: Tensor | None,
     joint: bool = False,
 ) -> Tensor:
-    """Refine the scores of each row, without its padding, and mark `shields` and the best others.
+    """Refine the scores of each row without its padding; mark `shields` and the best other entries.
 
-    If `joint`, all heads keep one set, by the sum of their scores, and the budget is for the others
-    alone.
+    If `joint`, all heads keep one set, by the sum of their scores; the budget excludes `shields`.
     """
     kept = torch.zeros_like(shields)
     for number, place in unpadded_row_indices(scored.scores, scope, valid):
@@ -198,7 +197,7 @@ def compress(
     valid: Bool[Tensor, "*rows tokens"] | None = None,
     store: HexConfig | None = None,
 ) -> DenseCache | RaggedCache | HexCache:
-    r"""Refine the scores, retain a budget of tokens, and store what is left.
+    r"""Refine the scores, retain a budget of tokens, and store or evict the rest.
 
     $$(K, V, s, P) \;\xrightarrow{\text{select}}\; S
       \;\xrightarrow{\text{store}}\; (K_S, V_S) \;\text{ or }\; (\widehat K, \widehat V)$$
@@ -217,10 +216,11 @@ def compress(
             evicting it.
 
     Returns:
-        Without `store`, what `evict` leaves of what `select` marks. With it, a `HexCache` with one
-        block, in which the budget counts heavy hitters of the span (by default the share that the
-        settings name), one set for all heads; protected tokens and the recent window stand beside
-        them. Each row comes out as though it stood alone, without its padding.
+        Without `store`, the entries that `select` marks, as `evict` returns them. With it, a
+        `HexCache` with one block, in which the budget counts heavy hitters of the span (by default
+        the share that the settings name), one set for all heads; protected tokens and the recent
+        window are kept in addition. Each row has the result of a call without other rows and
+        without padding.
 
     Raises:
         ValueError: a budget is below the protected entries of a pool, or what the refinement or
@@ -255,7 +255,7 @@ def select_for_hex(
     valid: Tensor | None,
     store: HexConfig,
 ) -> Tensor:
-    """Mark what HEX keeps exactly in the span it compresses: one set for all heads of a layer."""
+    """Mark the tokens of the span that HEX keeps exactly: one set for all heads of a layer."""
     scored, share, span = hex_selection_inputs(scored, keep, ratio, store)
     shields = scored.protected[..., :span].any(-2, keepdim=True)
     recent = recent_mask(span, 0 if store.carry_recent else store.recent).to(shields.device)
@@ -271,20 +271,20 @@ def select_for_hex(
 def hex_selection_inputs(
     scored: Scored, keep: int | Tensor | None, ratio: float | None, store: HexConfig
 ) -> tuple[Scored, float | None, int]:
-    """Return the scores as HEX weighs them, the share that it removes, and its span."""
+    """Return HEX's normalised scores, the removed share, and the length of the span."""
     scores, tokens = widen(scored.scores), scored.scores.shape[-1]
-    if store.normalize:  # by the queries that saw the token
+    if store.normalize:  # divided by the number of queries that see the token
         scores = scores / torch.arange(tokens, 0, -1, device=scores.device)
     share: Any = ratio
     if keep is None and ratio is None:
-        share = 1 - Fraction(str(store.heavy))  # exact, which a float would not be
+        share = 1 - Fraction(str(store.heavy))  # exact, unlike a float
     return scored._replace(scores=scores), share, compressible_length(store, tokens)
 
 
 def unpadded_row_indices(
     scores: Tensor, scope: str, valid: Tensor | None
 ) -> Iterator[tuple[tuple[int, ...], tuple[int | slice, ...]]]:
-    """Yield the number of each batch row, and the index of its real tokens in all layers."""
+    """Yield the index of each batch row, and the index of its real tokens in all layers."""
     layers = (slice(None),) if scope == "model" else ()
     for number in product(*map(range, scores.shape[len(layers) : -2])):
         start = 0 if valid is None else int((~valid[number]).sum())
@@ -294,7 +294,7 @@ def unpadded_row_indices(
 def row_budgets(
     keep: int | Tensor | None, ratio: float | None, number: tuple[int, ...], pools: Tensor
 ) -> Tensor:
-    """Return the budget of each pool of a row: entries along the last axis."""
+    """Return the budget of each pool of a row; the last axis of `pools` holds its entries."""
     size = pools.shape[-1]
     if ratio is not None:
         budget = torch.tensor(kept_count(size, ratio))

@@ -1,4 +1,4 @@
-"""Compression while decoding: every so many tokens the cache shrinks to a fixed length."""
+"""Compression while decoding: at fixed intervals the cache shrinks to a fixed length."""
 
 from typing import Literal, NamedTuple
 
@@ -26,7 +26,7 @@ def held_sinks(name: str, sinks: int, target: int) -> None:
 
 
 def graph_of_entries(name: str, refinement: Refinement | None, scope: str) -> None:
-    """Refuse a graph of queries, which are gone, of an input's length, or of unlike heads."""
+    """Refuse graph settings that need queries, an input length, or equal tokens in all heads."""
     if not isinstance(refinement, GraphSettings):
         return
     allowed = {"kind": ("kk", "kv", "vv"), "adaptive": (False,)}
@@ -34,43 +34,44 @@ def graph_of_entries(name: str, refinement: Refinement | None, scope: str) -> No
         allowed |= {"per_head": (True,), "exclude_window": (False,)}
     for field, choices in allowed.items():
         value = getattr(refinement, field)
-        value = value if isinstance(value, str) else bool(value)  # NumPy has flags of its own
+        value = value if isinstance(value, str) else bool(value)  # NumPy has its own booleans
         checks.one_of(f"{name}.refinement.{field}", value, choices)
 
 
 class DecodingConfig(NamedTuple):
-    """Every setting of compression while decoding.
+    """The settings of compression while decoding.
 
     Source:
         HubKV-4.3.
     """
 
     target: Positive
-    """Entries that a head keeps at every compression, at least 1; by `scope` a mean over heads."""
+    """Entries that each head keeps after a compression, at least 1; in other scopes a mean over
+    heads."""
     interval: Positive = 128
     """New tokens from one compression to the next."""
     scope: Scope = "model"
-    """Which entries share a budget: a `"head"`'s, a `"layer"`'s, the `"model"`'s."""
+    """Which entries share a budget: those of a `"head"`, of a `"layer"` or of the `"model"`."""
     refinement: Refinement | None = None
-    """What is done to the raw scores, anew each time."""
+    """The refinement, applied to the raw scores at each compression."""
     ratio: Ratio | None = None
     """HubKV's gate ratio; by default 1 − target / tokens seen so far."""
     sinks: Whole = 4
-    """How many of the first positions are protected."""
+    """Number of protected positions at the start."""
     recent: Whole | None = None
-    """How many of the last positions are protected; by default 2 % of `length`, rounded down, and
-    never more than the target leaves beside the sinks."""
+    """Number of protected positions at the end. The default is 2 % of `length`, rounded down, but
+    at most the target without the sinks."""
     original_positions: bool = False
-    """Whether neighbours are so by their positions in the text, not by those in the cache."""
+    """Whether neighbours are taken by position in the text; by default by place in the cache."""
     length: Literal["seen", "held"] = "seen"
-    """The sequence length of which the recent window is 2 %: all tokens `"seen"` so far, or those
-    `"held"` by a head, on average, before the cache shrinks."""
+    """The length whose 2 % is the recent window: all tokens `"seen"` so far, or the mean number
+    `"held"` by a head before the compression."""
 
     rules = (held_sinks, graph_of_entries)
 
 
 class DecodingCache(NamedTuple):
-    """A cache under compression: immutable, each step returns the next one.
+    """A cache that is compressed while decoding; immutable, so each step returns a new one.
 
     Source:
         HubKV-4.3.
@@ -78,21 +79,21 @@ class DecodingCache(NamedTuple):
 
     config: DecodingConfig
     stored: DenseCache | RaggedCache
-    """What the last compression left, with the positions the tokens have had from the start."""
+    """Entries left by the last compression, with their positions in the whole text."""
     scores: Float[Tensor, "*heads kept"] | Float[Tensor, " entries"]
-    """Raw scores of the stored entries, laid out as their positions are."""
+    """Raw scores of the stored entries, in the layout of their positions."""
     pending_keys: Float[Tensor, "*batch kv_heads pending width"]
     pending_values: Float[Tensor, "*batch kv_heads pending width"]
     pending_scores: Float[Tensor, "*batch kv_heads pending"]
     seen: Int64[Tensor, "*batch"]
-    """How many real tokens each row has seen, those long gone among them."""
+    """Number of real tokens that each row has seen, evicted ones included."""
 
 
 class DecodingView(NamedTuple):
-    """All that a decoding cache holds, oldest first, pending tokens last.
+    """All entries of a decoding cache, oldest first, pending tokens last.
 
-    Heads may hold different numbers of entries: shorter ones begin with padding, which `present`
-    tells apart; there the position is -1 and every other number 0.
+    Heads may hold different numbers of entries. Shorter ones start with padding: there `present` is
+    false, the position is -1 and every other number is 0.
 
     Source:
         HubKV-4.3.
@@ -106,7 +107,7 @@ class DecodingView(NamedTuple):
 
 
 def prompt(scores: Tensor, config: DecodingConfig, valid: Tensor | None) -> None:
-    """Refuse scores without the scope's axes, a mask of other rows, or scores of no use."""
+    """Refuse scores that lack a scope axis or cannot be refined, or a mask of other rows."""
     scoped(scores, config.scope)
     one_flag_per_token(valid, scores, config.scope)
     real = None if valid is None else valid[..., None, :]
@@ -114,7 +115,7 @@ def prompt(scores: Tensor, config: DecodingConfig, valid: Tensor | None) -> None
 
 
 def waiting(cache: DecodingCache) -> None:
-    """Refuse a cache with as many pending tokens as its interval has, or more."""
+    """Refuse a cache with at least as many pending tokens as its interval."""
     pending, interval = cache.pending_scores.shape[-1], cache.config.interval
     if pending >= interval:
         raise ValueError(
@@ -123,18 +124,18 @@ def waiting(cache: DecodingCache) -> None:
 
 
 def joining(cache: DecodingCache, keys: Tensor, values: Tensor) -> None:
-    """Refuse tokens of another dtype than those held."""
+    """Refuse tokens of another dtype than those in the cache."""
     checks.typed("keys", keys, cache.pending_keys.dtype)
     checks.typed("values", values, cache.pending_values.dtype)
 
 
 def usable(cache: DecodingCache, scores: Tensor) -> None:
-    """Refuse scores that are not finite, or negative where they are refined."""
+    """Refuse scores that are not finite, or are negative where they are refined."""
     finite("scores", scores, None, cache.config.refinement is not None)
 
 
 def addable(cache: DecodingCache, mass: Tensor | None) -> None:
-    """Refuse mass of another shape than what is held, or that makes no score."""
+    """Refuse mass of another shape than the cache, or that gives an inadmissible score."""
     if mass is None:
         return
     held = present(cache, stayed(cache))
@@ -150,7 +151,7 @@ def decoding_start(
     config: DecodingConfig,
     valid: Bool[Tensor, "*rows tokens"] | None = None,
 ) -> DecodingCache:
-    r"""Start from a prompt: keep all of it, or what its first compression leaves.
+    r"""Start from a prompt: keep all of it, or compress it once.
 
     $$|S_0| = \min(B, T_0)$$
 
@@ -191,7 +192,7 @@ def decoding_append(
     scores: Float[Tensor, "*batch kv_heads tokens"],
     mass: Float[Tensor, "*batch kv_heads held"] | None = None,
 ) -> DecodingCache:
-    r"""Add decoded tokens, and compress the cache whenever an interval of them is full.
+    r"""Add decoded tokens, and compress the cache after every full interval.
 
     $$S_{t} = \mathrm{TopB}\bigl(\operatorname{refine}(s_{S_{t-1} \cup N_t})\bigr), \qquad
       |N_t| = 128$$
@@ -201,19 +202,19 @@ def decoding_append(
         keys: keys of the new tokens.
         values: values of the new tokens.
         scores: raw scores of the new tokens, as for the prompt.
-        mass: what the new tokens' queries add to the scores of the tokens held, laid out as
-            `decoding_read` does; for H2O the attention they pay to each. It is added before
-            anything is compressed, and not read at padding.
+        mass: the amount that the new tokens' queries add to the scores in the cache, in the layout
+            of `decoding_read`; for H2O it is their attention. It is added before any compression,
+            and not read at padding.
 
     Returns:
-        The next cache. Tokens may come one by one or many at a time.
+        The next cache. One call may add one token or many.
 
     Source:
         HubKV-4.3.
 
     Reading:
-        E-U11, E-U12: the gate sees what was removed of all tokens seen; raw scores are kept and
-        refined anew each time, among the neighbours the cache has left.
+        E-U11, E-U12: the gate takes the removed share of all tokens seen; raw scores are kept, and
+        refined at each compression among the neighbours left in the cache.
     """
     if mass is not None:
         cache = add_mass(cache, mass)
@@ -227,7 +228,7 @@ def decoding_append(
 
 
 def decoding_read(cache: DecodingCache) -> DecodingView:
-    r"""Return all entries held, stored and pending, with their raw scores and positions.
+    r"""Return all entries of the cache, stored and pending, with their raw scores and positions.
 
     $$X = X_{S_t} \,\Vert\, X_{N_t}$$
 
@@ -235,7 +236,7 @@ def decoding_read(cache: DecodingCache) -> DecodingView:
         cache: the cache.
 
     Returns:
-        Keys, values, raw scores and true positions, and which of them are there: heads with fewer
+        Keys, values, raw scores and true positions, and a mask of real entries: heads with fewer
         entries are padded on the left.
 
     Source:
@@ -255,12 +256,12 @@ def decoding_read(cache: DecodingCache) -> DecodingView:
 
 
 def present(cache: DecodingCache, here: Tensor) -> Tensor:
-    """Mark what is held: the stored entries of each head, then all that are pending."""
+    """Mark the real entries: the stored ones of each head, then all pending ones."""
     return torch.cat([here, here.new_ones(cache.pending_scores.shape)], -1)
 
 
 def stayed(cache: DecodingCache) -> Tensor:
-    """Mark the stored entries of each head, the shorter ones' at the right end."""
+    """Mark the stored entries of each head, at the right end of shorter heads."""
     if isinstance(cache.stored, DenseCache):
         return torch.ones_like(cache.stored.positions, dtype=torch.bool)
     counts = cache.stored.offsets.diff().view(*cache.pending_scores.shape[:-1], 1)
@@ -268,7 +269,7 @@ def stayed(cache: DecodingCache) -> Tensor:
 
 
 def laid_out(part: Tensor, cache: DecodingCache, here: Tensor, blank: int = 0) -> Tensor:
-    """Lay out stored entries, blanks before those of the shorter heads."""
+    """Return stored entries as a dense tensor, with blanks before those of shorter heads."""
     if isinstance(cache.stored, DenseCache):
         return part
     laid = part.new_full((*here.shape, *part.shape[1:]), blank)
@@ -277,7 +278,7 @@ def laid_out(part: Tensor, cache: DecodingCache, here: Tensor, blank: int = 0) -
 
 
 def add_mass(cache: DecodingCache, mass: Tensor) -> DecodingCache:
-    """Add mass to the raw scores of what is held."""
+    """Add mass to the raw scores of all entries."""
     here, mass = stayed(cache), widen(mass)
     older = here.shape[-1]
     return cache._replace(
@@ -289,7 +290,7 @@ def add_mass(cache: DecodingCache, mass: Tensor) -> DecodingCache:
 def add_pending(
     cache: DecodingCache, keys: Tensor, values: Tensor, scores: Tensor
 ) -> DecodingCache:
-    """Add tokens that wait for the next compression."""
+    """Append tokens to the pending ones."""
     return cache._replace(
         pending_keys=torch.cat([cache.pending_keys, keys], -2),
         pending_values=torch.cat([cache.pending_values, values], -2),
@@ -299,7 +300,7 @@ def add_pending(
 
 
 def compress_to_target(view: DecodingView, seen: Tensor, config: DecodingConfig) -> DecodingCache:
-    """Compress all that is held to the target."""
+    """Compress a cache to its target."""
     kept = survivors(view, seen, config)
     left = evict(view.keys, view.values, kept)
     shape = left.positions.shape
@@ -315,7 +316,7 @@ def compress_to_target(view: DecodingView, seen: Tensor, config: DecodingConfig)
 
 
 def survivors(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Tensor:
-    """Mark the entries that stay: protected positions, then the best by their refined scores."""
+    """Mark the entries to keep: protected positions, then the best by refined score."""
     scope, vectors = config.scope, vectors_compared(config.refinement, view.keys, view.values, None)
     there = view.present.any(-2)
     kept = torch.zeros_like(view.present)
@@ -333,7 +334,7 @@ def survivors(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Tenso
         one = Scored(view.scores[row], shielded | ~here)
         compared = {name: x[row] for name, x in vectors.items()}
         refined = _refined(one, place, tokens, compared, config)
-        # evicted by a signal is still better than not there
+        # an entry that a signal evicts still ranks above a missing one
         ranked = refined.clamp(min=torch.finfo(refined.dtype).min).masked_fill(~here, -torch.inf)
         pools = here.flatten(-AXES[scope])
         full = config.target * (pools.shape[-1] // here.shape[-1])
@@ -345,7 +346,7 @@ def survivors(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Tenso
 def _refined(
     one: Scored, place: Tensor, tokens: int, vectors: dict[str, Tensor], config: DecodingConfig
 ) -> Tensor:
-    """Refine one row, among the neighbours that the cache or the text gives each token."""
+    """Refine one row, where neighbours are those in the cache or those in the text."""
     ratio = max(0.0, 1 - config.target / max(1, tokens)) if config.ratio is None else config.ratio
     if not config.original_positions or isinstance(config.refinement, GraphSettings):
         return refine(one, config.refinement, keep=config.target, ratio=ratio, **vectors)
@@ -355,8 +356,8 @@ def _refined(
 
 
 def scatter_to_positions(one: Scored, place: Tensor, tokens: int) -> Scored:
-    """Scatter entries to their positions in a text; all other positions are protected."""
-    line = (*place.shape[:-1], tokens + 1)  # one place more, for what is not there
+    """Scatter entries to their positions in the text; all other positions are protected."""
+    line = (*place.shape[:-1], tokens + 1)  # the extra place receives missing entries
     where = place.masked_fill(place < 0, tokens)
     scores = one.scores.new_zeros(line).scatter(-1, where, one.scores)
     outside = one.protected.new_ones(line).scatter(-1, where, one.protected)

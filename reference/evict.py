@@ -1,4 +1,4 @@
-"""A cache without the evicted entries: smaller in memory, not merely masked."""
+"""A cache without the evicted entries, which are removed from memory and not only masked."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from reference._validation.contract import requires
 
 
 class DenseCache(NamedTuple):
-    """What is left where every head keeps equally many entries, in position order.
+    """Entries where every head keeps equally many, in position order.
 
     Source:
         GraphKV-4.1.
@@ -28,9 +28,9 @@ class DenseCache(NamedTuple):
 
 
 class RaggedCache(NamedTuple):
-    """What is left where heads keep different numbers: one head's entries after another's.
+    """Entries where heads keep different numbers, one head after another.
 
-    Entries `offsets[h]` to `offsets[h + 1]` are head `h`'s, in position order; heads are counted
+    Head `h` has the entries `offsets[h]` to `offsets[h + 1]`, in position order. Heads are numbered
     as in the flattened leading axes.
 
     Source:
@@ -48,7 +48,7 @@ def evict(
     values: Float[Tensor, "*heads tokens width"],
     kept: Bool[Tensor, "*heads tokens"],
 ) -> DenseCache | RaggedCache:
-    r"""Copy the kept entries out of a cache, so that the rest can be freed.
+    r"""Copy the kept entries out of a cache, so that the others can be freed.
 
     $$K_s = (k_i)_{i \in S}, \qquad V_s = (v_i)_{i \in S}$$
 
@@ -65,7 +65,7 @@ def evict(
         HubKV-1, GraphKV-4.1.
 
     Reading:
-        C8, C10: position order; real bytes go away.
+        C8, C10: position order; the bytes are really freed.
     """
     *heads, _, width = keys.shape
     counts = kept.sum(-1).flatten()
@@ -94,7 +94,7 @@ def evict(
 
 
 def tensor_holding(object: object) -> None:
-    """Refuse what can hold no tensor: a number, a string, code."""
+    """Refuse an object that can hold no tensor: a number, a string, or code."""
     holds = isinstance(object, (Tensor, dict, list, tuple, set, frozenset, deque))
     slotted = any("__slots__" in vars(kind) for kind in type(object).__mro__)
     code = isinstance(object, (type, ModuleType, FunctionType))
@@ -104,7 +104,7 @@ def tensor_holding(object: object) -> None:
 
 @requires(tensor_holding)
 def stored_bytes(object: object) -> int:
-    r"""How many bytes of memory an object keeps alive.
+    r"""The number of bytes of memory that an object keeps alive.
 
     $$\sum_{\text{distinct storages}} \text{bytes of the storage}$$
 
@@ -127,15 +127,15 @@ def stored_bytes(object: object) -> int:
     """
     storages: dict[int, int] = {}
     for tensor in _tensors(object, set()):
-        if tensor.layout != torch.strided:  # a sparse one has no one storage of its elements
+        if tensor.layout != torch.strided:  # a sparse tensor has several storages
             raise TypeError(f"object must hold strided tensors, got layout {tensor.layout}")
         storage = tensor.untyped_storage()
-        storages[storage._cdata] = storage.nbytes()  # the address would be 0 of every meta tensor
+        storages[storage._cdata] = storage.nbytes()  # the data address of every meta tensor is 0
     return sum(storages.values())
 
 
 def _tensors(value: object, seen: set[int]) -> Iterator[Tensor]:
-    """Walk through everything `value` holds, each object once."""
+    """Yield every tensor that `value` holds, each object once."""
     if id(value) in seen:
         return
     seen.add(id(value))
@@ -147,7 +147,7 @@ def _tensors(value: object, seen: set[int]) -> Iterator[Tensor]:
 
 
 def _parts(value: object) -> list[object]:
-    """Return what an object holds directly; numbers, strings and code hold nothing."""
+    """Return the objects that an object holds directly; numbers, strings and code hold none."""
     if isinstance(value, (type, ModuleType, FunctionType)):
         return []
     parts = list(getattr(value, "__dict__", {}).values())

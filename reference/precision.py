@@ -1,11 +1,11 @@
-"""In which precision statistics and mixing run."""
+"""The precision of statistics and sums."""
 
 import torch
 from torch import Tensor
 
 
 def widen(x: Tensor) -> Tensor:
-    """Return `x` in float32, or as it is where it already is float64.
+    """Return `x` in float32, or unchanged if it is float64.
 
     Sums, quotients and mixtures of half-precision numbers run in float32 and are rounded once, at
     the end.
@@ -14,6 +14,6 @@ def widen(x: Tensor) -> Tensor:
 
 
 def widest(*tensors: Tensor | None) -> torch.dtype:
-    """Return the dtype in which these tensors meet: float64 where one is float64, else float32."""
+    """Return float64 if one of the tensors is float64, else float32."""
     wide = any(x is not None and x.dtype == torch.float64 for x in tensors)
     return torch.float64 if wide else torch.float32

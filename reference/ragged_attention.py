@@ -1,4 +1,4 @@
-"""Attention over heads that kept different numbers of entries, and over the tokens since."""
+"""Attention over heads that keep different numbers of entries, and over newer tokens."""
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from reference.evict import RaggedCache
 
 
 def one_span_a_head(cache: RaggedCache, keys: Tensor) -> None:
-    """Refuse another number of heads than the keys have, or spans that are not of the entries."""
+    """Refuse another number of heads than the keys have, or offsets that do not fit the entries."""
     heads, entries = keys.shape[:-2].numel(), len(cache.keys)
     if len(cache.offsets) != heads + 1:
         raise ValueError(
@@ -38,19 +38,19 @@ def ragged_attention(
     causal: bool = True,
     scale: FiniteAbove0 | None = None,
 ) -> Float[Tensor, "*batch query_heads queries width"]:
-    r"""Attention of each query over what its head kept, and over the tokens since.
+    r"""Attention of each query over the kept entries of its head, and over newer tokens.
 
     $$\operatorname{Attn}\bigl(q_t,\; K_s^{(h)} \,\Vert\, K_{1:t},\; V_s^{(h)} \,\Vert\,
       V_{1:t}\bigr)$$
 
     Args:
         queries: $q_t$; the last query sees the last of the new tokens.
-        cache: what is left of the tokens before: entries $K_s^{(h)}$, $V_s^{(h)}$ of each head, the
-            heads of a batch row one after another. Every query sees all entries of its head.
+        cache: the kept entries of earlier tokens: $K_s^{(h)}$, $V_s^{(h)}$ of each head, one head
+            after another, row by row. Every query sees all entries of its head.
         keys: keys $K$ of the new tokens; there may be none where not causal.
         values: values $V$ of the new tokens.
-        valid: which new tokens are no padding, anywhere in a row. Only its own query sees
-            padding, and only where causal.
+        valid: true at new tokens that are not padding, which may be anywhere in a row. Only its own
+            query sees padding, and only where causal.
         causal: whether a query sees no new token after its own position.
         scale: factor on the logits; $1 / \sqrt{d_h}$ unless given.
 
@@ -61,8 +61,8 @@ def ragged_attention(
         HEX-3.1a, GraphKV-4.1.
 
     Reading:
-        E-A1: what was evicted has no place in the softmax, and the last query is aligned with the
-        last new token.
+        E-A1: evicted entries are not in the softmax, and the last query is aligned with the last
+        new token.
     """
     count, tokens = queries.shape[-2], keys.shape[-2]
     group = queries.shape[-3] // max(1, keys.shape[-3])

@@ -1,4 +1,4 @@
-"""The step between scoring and selecting, whichever paper it comes from."""
+"""The step between scoring and selecting, for every paper."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -13,7 +13,7 @@ from reference.precision import widen
 from reference.scorers.scored import Scored
 
 Refinement = HubSettings | GraphSettings | NmsSettings
-"""Settings, which say what refines."""
+"""Settings; their type selects the refinement."""
 
 FINITE, IMPORTANT = (BoundsTest.of([vars(kind)["values"]]) for kind in (Finite, Importance))
 
@@ -25,7 +25,7 @@ def vectors_fit_refinement(
     queries: Tensor | None,
     valid: Tensor | None,
 ) -> None:
-    """Refuse vectors that a graph cannot compare: not given, not finite, of unlike heads."""
+    """Refuse vectors that a graph cannot compare: missing, not finite, or wrong in heads."""
     if keys is not None and queries is not None and keys.shape[-3] != queries.shape[-3]:
         multiple("queries", queries.shape[-3], keys.shape[-3], least=1)
     if not isinstance(refinement, GraphSettings):
@@ -44,7 +44,7 @@ def vectors_fit_refinement(
 def require_finite_scores(
     scored: Scored, refinement: Refinement | None, valid: Tensor | None
 ) -> None:
-    """Refuse scores of real tokens that are not finite, or negative where they are refined."""
+    """Refuse scores of real tokens that are not finite, or are negative where they are refined."""
     real = None if valid is None else valid[..., None, :]
     if isinstance(refinement, NmsSettings):
         real = ~scored.protected if real is None else real & ~scored.protected
@@ -52,7 +52,7 @@ def require_finite_scores(
 
 
 def finite(name: str, tensor: Tensor, real: Tensor | None, positive: bool = False) -> None:
-    """Refuse NaN and infinities, and numbers below 0 too, where there is something real."""
+    """Refuse NaN and infinities, and if `positive` also negative numbers, at real entries."""
     within(name, tensor, IMPORTANT if positive else FINITE, real)
 
 
@@ -67,26 +67,25 @@ def refine(
     values: Float[Tensor, "*batch kv_heads tokens width"] | None = None,
     queries: Float[Tensor, "*batch query_heads tokens width"] | None = None,
 ) -> Float[Tensor, "*batch kv_heads tokens"]:
-    r"""Refine what a scorer returned, by the settings of one paper or of none.
+    r"""Refine a scorer's result by the settings of one paper, or not at all.
 
     $$z = \operatorname{refine}(s, P), \qquad \operatorname{refine} \in \{\mathrm{id},
       \mathrm{HubKV}, \mathrm{GraphKV}, \mathrm{NMS}\}$$
 
     Args:
-        scored: raw scores $s$, and what stands outside the content region: protected tokens, and
-            padding where there is some.
-        refinement: settings of `hubkv_refine`, `graphkv_refine` or `nms`, which say which of them
-            runs; none of them by default.
-        keep: tokens a head will keep: GraphKV's budget.
+        scored: raw scores $s$, and the mask of all tokens outside the content region: protected
+            tokens, and padding if there is any.
+        refinement: settings of `hubkv_refine`, `graphkv_refine` or `nms`, which select one of
+            these; by default none.
+        keep: number of tokens that a head keeps: GraphKV's budget.
         ratio: HubKV's gate ratio; by default $1 - \mathrm{keep} / \mathrm{tokens}$, and at least 0.
         keys: the keys, which GraphKV compares.
         values: the values, where its edges compare them.
         queries: the queries, where its edges compare them.
 
     Returns:
-        The refined scores in float32, or float64 where the raw ones are. At tokens outside the
-        content region HubKV writes 1, NMS 0 and GraphKV what it is given: whoever selects reads
-        the mask.
+        The refined scores in float32, or float64 where the raw ones are. Outside the content region
+        HubKV returns 1, NMS 0 and GraphKV the raw score; a selection must use the mask there.
 
     Raises:
         ValueError: a score is too large to be refined, or `keep` below the window that is
@@ -104,7 +103,7 @@ def refine(
             ratio = max(0.0, 1 - keep / max(1, scores.shape[-1]))
         return hubkv_refine(scores, ratio, outside, *refinement)
     if isinstance(refinement, NmsSettings):
-        # among scores that are at least 0, a 0 takes no window from anybody
+        # all scores are at least 0, so that a 0 suppresses no other score
         return nms(scores.masked_fill(outside, 0), *refinement)
     if isinstance(refinement, GraphSettings):
         assert keys is not None

@@ -1,4 +1,4 @@
-"""Which cache entries survive a budget: exactly as many as it says, protected ones first."""
+"""Which cache entries a budget keeps: exactly as many as it says, protected ones first."""
 
 from fractions import Fraction
 from itertools import product
@@ -31,7 +31,7 @@ def kept_count(pool: Whole, ratio: Ratio) -> int:
     Reading:
         C2: the removed share is at least $r$, the arithmetic exact.
     """
-    return (1 - Fraction(str(ratio))) * pool // 1  # traced by torch.compile, as floor is not
+    return (1 - Fraction(str(ratio))) * pool // 1  # torch.compile traces this, but not floor
 
 
 def ranking(scores: Orderable[Tensor, "*heads tokens"]) -> Int64[Tensor, "*heads tokens"]:
@@ -129,7 +129,7 @@ def modular_utility(
 def require_budget_covers_protected(
     ratio: float | None, budgets: Tensor, protected: Tensor
 ) -> None:
-    """Refuse a budget, of `ratio` if there is one, below its pool's protected entries."""
+    """Refuse a budget (from `ratio` if given) smaller than the protected entries of its pool."""
     if not may_read_values(budgets) or not bool((short := budgets < protected).any()):
         return
     most = int(protected[short][0])
@@ -139,12 +139,12 @@ def require_budget_covers_protected(
 
 
 def pooled(x: Tensor, scope: str) -> Tensor:
-    """Lay the entries of a pool along the last axis, in order of (layer, head, position)."""
+    """Put the entries of a pool along the last axis, in order of (layer, head, position)."""
     return (x.movedim(0, -3) if scope == "model" else x).flatten(-AXES[scope])
 
 
 def unpooled(kept: Tensor, shape: torch.Size, scope: str) -> Tensor:
-    """Lay the entries out as they were."""
+    """Undo `pooled`."""
     if scope == "model":
         return kept.reshape(*shape[1:-2], shape[0], *shape[-2:]).movedim(-3, 0)
     return kept.reshape(shape)

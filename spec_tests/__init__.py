@@ -7,9 +7,9 @@ from runpy import run_path
 import torch
 
 if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # set before triton is imported
 
-# By its path: `optimized` may be a package of another project.
+# loaded by path, because `optimized` may be a package of another project
 _origin = run_path(str(Path(__file__).parents[1] / "optimized" / "_origin.py"))
 for _name in ("reference", "optimized"):
     _origin["refuse_foreign"](_name)

@@ -1,4 +1,4 @@
-"""The one tolerance of the suite: it follows from the computation.
+"""The one tolerance of the suite, derived from the rounding error of the computation.
 
 Masks, indices and codes must be equal. A float may differ from the float64 result by `SAFETY` times
 the rounding error of the computation.
@@ -26,15 +26,15 @@ SAFETY = 16
 SEEDS = (1, -1, 2, -2)
 """Seeds of the roundings under which the specification runs; `-seed` mirrors `seed`."""
 FACTORS = {"left", "right"}
-"""Fields of a low-rank record: only their product is unique."""
+"""Fields of a low-rank record, of which only the product is unique."""
 WIDE = {"mass", "residual_mass"}
-"""Fields of records that are float32 at least."""
+"""Fields of records that are at least float32."""
 HOPELESS = 2.0**12
-"""An error of this many tolerances is wrong under every rounding."""
+"""From this many tolerances on, an error counts as wrong under every rounding."""
 UNDECIDED = 2.0
-"""The excess of a different choice: a later seed's rounding may still permit it."""
+"""The excess of a choice that differs: the rounding of a later seed may still permit it."""
 SLIGHT = 2.0**-8
-"""An error of at most this part of the largest element is undecided, too."""
+"""An error of at most this part of the largest element is also undecided."""
 
 
 class Unequal(AssertionError):
@@ -46,7 +46,7 @@ class Unequal(AssertionError):
 
 
 def assert_equal(actual: Any, expected: Any) -> None:
-    """`actual` is `expected`, bit for bit: type, shape, dtype and every element."""
+    """Check that `actual` equals `expected` bit for bit: type, shape, dtype and every element."""
     if isinstance(expected, dict):
         assert_equal(tuple(actual.items()), tuple(expected.items()))
     elif isinstance(expected, tuple | list | deque):
@@ -66,7 +66,7 @@ def assert_equal(actual: Any, expected: Any) -> None:
 
 
 def are_equal(one: Any, other: Any) -> bool:
-    """Whether two values are equal, bit for bit."""
+    """Whether two values are equal bit for bit."""
     try:
         assert_equal(one, other)
     except AssertionError:
@@ -88,7 +88,7 @@ def assert_as_accurate(
         spec: the function of the specification.
         inputs: its arguments.
         known: float64 inputs and the result of `spec` on them. It is reused where `inputs` cast to
-            float64 are the same, which holds for most examples.
+            float64 are the same, as for most examples.
         patient: try one other rounding even where the error is at least `HOPELESS`.
     """
     wide = cast(inputs, torch.float64)
@@ -107,10 +107,10 @@ def assert_as_accurate(
 
 
 def error_bounds(spec: Callable[..., Any], inputs: dict[str, Any]) -> tuple[Any, Any]:
-    """Return the result of a call, and how far a correct computation may be off.
+    """Return the result of a call, and the largest error of a correct computation.
 
     Floats are those of float64, rounded to the dtype of the result. The bounds are those of
-    `assert_as_accurate`, a number for each float; of all else they are None.
+    `assert_as_accurate`, one number for each float; other values have None.
 
     Raises:
         Unequal: another rounding gives another choice, so that no single result is right.
@@ -124,7 +124,7 @@ def error_bounds(spec: Callable[..., Any], inputs: dict[str, Any]) -> tuple[Any,
 
 
 def with_bounds(exact: Any, found: list[Any]) -> tuple[Any, Any]:
-    """Return a result and its bounds, from results under several roundings; the first is plain."""
+    """Return a result and its bounds from results under several roundings, the plain one first."""
     same: Any = found[0]
     if isinstance(exact, float) and isinstance(same, float):
         numbers = [torch.tensor(one, dtype=torch.float64) for one in (exact, *found)]
@@ -148,14 +148,14 @@ def with_bounds(exact: Any, found: list[Any]) -> tuple[Any, Any]:
         size = exact.double().nan_to_num(0, 0, 0).abs()
         allowed = rounding(same.dtype, size) + narrowing(same.dtype, size) + shift
         return exact.to(same.dtype), allowed
-    others = [*found, exact] if isinstance(exact, Tensor) else found  # float64 has other bytes
+    others = [*found, exact] if isinstance(exact, Tensor) else found  # other bytes in float64
     if not all(are_equal(one, same) for one in others):
         raise Unequal("another rounding gives another choice", same, exact)
     return same, None
 
 
 def assert_close(actual: Tensor, exact: Tensor | float, scale: Tensor | float = 1.0) -> None:
-    """Check that `actual` is `exact`, up to the rounding of numbers of size max(|exact|, scale)."""
+    """Check that `actual` is `exact`, up to one rounding of numbers of size max(|exact|, scale)."""
     exact = torch.as_tensor(exact, dtype=torch.float64, device=actual.device)
     allowed = rounding(actual.dtype, torch.maximum(exact.abs(), torch.as_tensor(scale).double()))
     allowed = allowed + narrowing(actual.dtype, exact)
@@ -168,7 +168,7 @@ def assert_close(actual: Tensor, exact: Tensor | float, scale: Tensor | float = 
 
 
 def assert_rounded_once(actual: Tensor, exact: Tensor, scale: Tensor | float = 0.0) -> None:
-    """Check that `actual` is `exact`, computed in float32 at least and rounded to the nearest."""
+    """Check that `actual` is `exact`, computed at least in float32 and rounded once."""
     exact = exact.double()
     error = rounding(actual.dtype, torch.maximum(exact.abs(), torch.as_tensor(scale).double()))
     low, high = (exact - error).to(actual.dtype), (exact + error).to(actual.dtype)
@@ -207,9 +207,9 @@ def assert_optimal(kept: Tensor, scores: Tensor, among: Tensor | None = None) ->
 
 
 def assert_codes(codes: Tensor, unrounded: Tensor, scale: Tensor) -> None:
-    """Check that each code is nearest to its unrounded value, or either neighbour of a near tie.
+    """Check that each code is nearest to its unrounded value; near a tie both neighbours are right.
 
-    `scale` is the magnitude, in steps, of the numbers the unrounded value is a difference of.
+    The unrounded value is a difference of numbers; `scale` is their magnitude in steps.
     """
     error = (codes.double() - unrounded.double()).abs()
     allowed = 0.5 + rounding(scale.dtype, torch.maximum(scale.abs(), unrounded.abs()))
@@ -319,7 +319,7 @@ def excess(actual: Any, exact: Any, tied: list[Any], moved: list[Any]) -> float:
         return 0.0
     others = torch.stack([f for f in moved if f.shape == same.shape]).double()
     exact = exact.double()
-    error = (actual.double() - exact).abs().masked_fill(actual.double() == exact, 0)  # infinite too
+    error = (actual.double() - exact).abs().masked_fill(actual.double() == exact, 0)  # or infinite
     shift = (torch.cat([choices, others]) - exact).nan_to_num(0, 0, 0).abs().amax(0)
     allowed = rounding(same.dtype, exact.abs()) + narrowing(same.dtype, exact) + shift
     times = (error / allowed.clamp(min=TINY)).nan_to_num(torch.inf, torch.inf).max()
@@ -334,11 +334,12 @@ def multiplied(record: Any) -> tuple[Any, ...]:
 
 
 def spread(record: Any) -> Tensor:
-    """Return the error of the product from storing its factors in half precision, else 0."""
+    """Return the error of the product when its factors are stored in half precision, else 0."""
     info = torch.finfo(record.left.dtype)
     size = record.left.double().abs() @ record.right.double().abs().mT
     return size * (info.eps if info.bits < 32 else 0)
 
 
 TINY = 2.0**-1000
-"""The least tolerance, below every number of a model: where it applies, an error of 0 is exact."""
+"""The least tolerance, below every number of a model: where it applies, only an error of 0
+passes."""

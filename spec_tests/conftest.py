@@ -52,8 +52,8 @@ settings.register_profile(
 settings.load_profile("conformance")
 
 # Hypothesis collects constants from the source of every loaded module and draws them as examples.
-# An empty set replaces them. Otherwise each loaded module, a tested one too, would change the
-# examples of every law, and Hypothesis would write the constants into the user's folder.
+# An empty set replaces them. Otherwise every loaded module would change the examples of every law.
+# Hypothesis would also write the constants into the user's folder.
 providers._get_local_constants = Constants
 
 HERE = Path(__file__).parent
@@ -154,7 +154,7 @@ def pytest_configure(config):
     for line in MARKERS:
         config.addinivalue_line("markers", line)
     sys.path.insert(0, str(config.invocation_params.dir))
-    config.option.importmode = "importlib"  # files of many folders have the same name
+    config.option.importmode = "importlib"  # files in different folders have the same name
     if hasattr(config, "workerinput"):  # one thread each: the workers occupy every core
         torch.set_num_threads(1)
         os.environ["OMP_NUM_THREADS"] = "1"
@@ -184,8 +184,8 @@ def pytest_configure(config):
     interpreted = TRITON and os.environ.get("TRITON_INTERPRET") == "1"
     if interpreted and any(n.startswith(ours) for n in names):
         import_module("spec_tests.kernels.interpreter").patch_once()
-    # This fills every torch.empty with NaN, so that an element no kernel writes is detected.
-    # `use_deterministic_algorithms` does the same, but imports the compiler.
+    # Fill every torch.empty with NaN, so that an element that no kernel writes is detected.
+    # `use_deterministic_algorithms` has the same effect, but imports the compiler.
     torch.set_deterministic_debug_mode("error")
     if not config.getoption("--mutants"):
         config.pluginmanager.register(Plugin(config, config.stash[IMPLEMENTATIONS]), REPORT)
@@ -270,9 +270,9 @@ def pytest_collection_modifyitems(config, items):
         )
     for item in items:
         impl = under_test(item)
-        if impl and not impl.ours:  # a warning of a third-party module is no failure
+        if impl and not impl.ours:  # a warning of a third-party module is not a failure
             item.add_marker(pytest.mark.filterwarnings("ignore"))
-    items.sort(key=lambda item: item.name != LONGEST)  # first, or every worker waits for it
+    items.sort(key=lambda item: item.name != LONGEST)  # else every worker waits for it
     if config.getoption("--impl"):
         items.sort(key=lambda item: ORDER.index(kind_of(item.path)))
     if file := config.getoption("--xfails"):
@@ -305,7 +305,7 @@ def is_applicable(item: pytest.Item) -> bool:
     if item.get_closest_marker("ours_only") and not impl.ours:
         return False
     if impl.composed & functions_of_test(item) and not item.config.getoption("--impl"):
-        return item.path.parent == HERE  # not the laws, which stand in folders
+        return item.path.parent == HERE  # except the laws, which are in folders
     return impl.asked or not are_undefined_in_papers(
         i for mark in item.iter_markers("spec") for i in mark.args
     )
@@ -345,7 +345,7 @@ def pytest_runtest_setup(item):
 
 
 def examples(item: pytest.Function, impl: Implementation, wanted: int) -> int:
-    """Return how many of the `wanted` examples of a law one of our own layers runs by default.
+    """Return how many of the `wanted` examples of a law a layer of ours runs by default.
 
     For the reference, a law that sets its own number of examples keeps it.
     """

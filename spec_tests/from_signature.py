@@ -22,7 +22,7 @@ def draw_choices(spec: Callable[..., Any], *but: str) -> st.SearchStrategy[dict[
 
 
 def choices(spec: Callable[..., Any]) -> dict[str, list[Any]]:
-    """Return the flags and words of a function or settings, each with what it may be."""
+    """Return the flags and words of a function or settings, each with its values."""
     listed = {
         name: [False, True] if base is bool else choices_of(base, marks)
         for name, annotation in get_type_hints(unwrap(spec), include_extras=True).items()
@@ -33,7 +33,7 @@ def choices(spec: Callable[..., Any]) -> dict[str, list[Any]]:
 
 
 def refusals(spec: Callable[..., Any], good: dict[str, Any]) -> Iterator[Refusal]:
-    """Yield, for each argument of a good call, bad values that its annotation excludes."""
+    """Yield, for each argument of a valid call, bad values that its annotation excludes."""
     axes: set[str] = set()
     for name, annotation in get_type_hints(unwrap(spec), include_extras=True).items():
         if name == "return":
@@ -90,7 +90,7 @@ def _number(name: str, kind: type, marks: list[Any]) -> Iterator[Refusal]:
 
 
 def outside(kind: type, marks: list[Any]) -> Iterator[Any]:
-    """Yield the ends of a range and the numbers just beyond them; NaN and infinity of a float."""
+    """Yield the ends of a range and the numbers next to them; for a float also NaN and infinity."""
     for mark in marks:
         for m in mark if isinstance(mark, GroupedMetadata) else [mark]:
             ends = [getattr(m, e) for e in ("gt", "ge", "lt", "le") if hasattr(m, e)]

@@ -1,4 +1,4 @@
-"""The public functions that a test calls, found in its source before it runs."""
+"""Find the public functions that a test calls, in its source before it runs."""
 
 import ast
 import re
@@ -24,7 +24,7 @@ class NamesInBody(NamedTuple):
 
 
 def functions_of_test(item: pytest.Function) -> frozenset[str]:
-    """Return the public names that a test calls: in its source, and through its parameters."""
+    """Return the public names that a test calls, in its source or through its parameters."""
     found = functions_called_by(item.path, item.originalname)
     for value in item.callspec.params.values() if hasattr(item, "callspec") else ():
         code = getattr(value, "__code__", None)
@@ -38,7 +38,7 @@ def functions_of_test(item: pytest.Function) -> frozenset[str]:
 
 
 def may_call_any(file: Path, offered: frozenset[str]) -> bool:
-    """Whether some test of a file may call an offered name: a fast check of the text alone."""
+    """Whether a test of a file may call an offered name: a fast check of the file's text."""
     by_name = "getattr(impl" in text(file) or "SCORED" in text(file)
     return by_name or bool(functions_in_text(file) & offered)
 
@@ -62,7 +62,7 @@ def file_of(module: str) -> Path:
 
 @cache
 def text(file: Path) -> str:
-    """Return the text of a file, or nothing where there is none: a package holds no tests."""
+    """Return the text of a file, or "" if there is none: a package holds no tests."""
     return file.read_text() if file.exists() else ""
 
 

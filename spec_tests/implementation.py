@@ -30,14 +30,14 @@ from spec_tests.report.literals import snippet
 
 LACKS = "needs a name that the module lacks"
 NEAR = 0.8
-"""The similarity from which a name counts as a misspelling of a lacking one: the share of letters
-that both have."""
+"""Least similarity at which a name counts as a misspelling of a missing one: the share of common
+letters."""
 COMPOSED = 2
 """Examples in Triton's interpreter of a function that launches only other functions' kernels;
 `--impl optimized.kernels` runs them all."""
 OURS = ("reference", "optimized", "optimized.vector", "optimized.kernels")
 TRITON = find_spec("triton") is not None
-"""Whether Triton is installed: it exists for Linux on x86-64 alone."""
+"""Whether Triton is installed: it exists for Linux on x86-64 only."""
 
 
 def default_implementations(device: str) -> tuple[str, ...]:
@@ -54,9 +54,9 @@ def default_implementations(device: str) -> tuple[str, ...]:
 class Implementation:
     """A module under test. A test of a name that it lacks is not collected.
 
-    Third-party modules are tested on functions that the papers name but do not define only under
-    `--ours`, since a function of theirs may have the same name and do something else. Calls of
-    third-party modules have a time limit.
+    Functions that the papers name but do not define are tested in third-party modules only under
+    `--ours`: a function of the same name may do something else. Calls of third-party modules have a
+    time limit.
 
     Args:
         name: the module's name, optionally with a colon and the name of an attribute. A program
@@ -88,7 +88,7 @@ class Implementation:
 
     @property
     def draws_alike(self) -> bool:
-        """Whether it has the specification's random streams, as our layers and mutants have."""
+        """Whether it uses the specification's random streams, as our layers and mutants do."""
         return self.ours or self.name.startswith("spec_tests.mutants:")
 
     @cached_property
@@ -102,7 +102,7 @@ class Implementation:
 
     @cached_property
     def judged(self) -> frozenset[str]:
-        """The public names that the run reports on: all wanted ones, or those of one paper."""
+        """The names that the run reports on: all wanted ones, or those of one paper."""
         start = f"{self.paper}-"
         return frozenset(
             n
@@ -112,13 +112,13 @@ class Implementation:
 
     @cached_property
     def offered(self) -> list[str]:
-        """The judged functions that the module has."""
+        """The reported functions that the module has."""
         names = self.judged - self.lacks
         return [n for n in reference.__all__ if n in names and not is_record(n)]
 
     @cached_property
     def misspelt(self) -> dict[str, str]:
-        """Its public functions whose name resembles a lacking one, with that name."""
+        """Its public functions with a name similar to a lacking one, and that name."""
         lacked = {normalized_name(name): name for name in sorted(self.lacks)}
         found = {}
         for name in dir(self.module):
@@ -131,7 +131,7 @@ class Implementation:
 
     @cached_property
     def lacks(self) -> frozenset[str]:
-        """The wanted functions that it lacks. Records do not count: equal fields are enough."""
+        """The wanted functions that it lacks. Records are not counted: equal fields are enough."""
         unseen = self.wanted - set(dir(self.module))
         asked = (name for name in unseen if not is_record(name))
         return frozenset(name for name in asked if not hasattr(self.module, name))
@@ -143,12 +143,12 @@ class Implementation:
         return frozenset(n for n in others if not is_record(n) and hasattr(self.module, n))
 
     def supports_dtype(self, dtype: torch.dtype) -> bool:
-        """Whether it is tested at a dtype: at those of its tuple `dtypes`, or at all."""
+        """Whether it is tested at a dtype: any dtype, or those in its tuple `dtypes`."""
         return dtype in getattr(self.module, "dtypes", (dtype,))
 
     @cached_property
     def own(self) -> Own:
-        """Its own record types: it receives them as arguments, and may return them."""
+        """Its own record types, which it receives as arguments and may return."""
         return {} if self.ours else own_records(self.module)
 
     def refuses(self, says: str, error: type[Exception] = ValueError) -> Any:
@@ -157,7 +157,7 @@ class Implementation:
         return pytest.raises(kinds, match=(says or None) if self.ours else None)
 
     def offers(self, names: Iterable[str]) -> bool:
-        """Whether it has all of these public names, and the run may test them."""
+        """Whether it has all of these public names, and the run tests them."""
         return self.wanted - self.lacks >= set(names)
 
     def is_asked(self, names: Iterable[str]) -> bool:
@@ -269,7 +269,7 @@ def move_to_device(value: Any, device: torch.device) -> Any:
 
 
 def under_test(item: pytest.Item) -> Implementation | None:
-    """Return the implementation a collected test runs against, if it runs against one."""
+    """Return the implementation that a collected test runs against, or None."""
     callspec = getattr(item, "callspec", None)
     impl = callspec.params.get("impl") if callspec else None
     return impl if isinstance(impl, Implementation) else None  # pytest fills in an empty list

@@ -15,8 +15,8 @@ import reference
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 PREFIXES = {"HEX": "HEX", "HubKV": "HubKV", "GraphKV": "GraphKV", "Other": "Other methods"}
-# HubKV-6, HubKV-3.2a, HEX-A.2a, HEX-5a, HubKV-Thm1, HubKV-D, without a full stop at the end.
-# HEX-3 and HEX-4 are not ids: the paper names its systems of three and four bits so.
+# HubKV-6, HubKV-3.2a, HEX-A.2a, HEX-5a, HubKV-Thm1, HubKV-D, without a full stop at the end. HEX-3
+# and HEX-4 are not ids but the paper's names of its three- and four-bit systems.
 ID = re.compile(
     rf"\b(?!HEX-[34]\b(?!\.\d))(?:{'|'.join(PREFIXES)})-[A-Za-z0-9]+(?:\.[0-9]+[a-z]?)?\b"
 )
@@ -55,14 +55,14 @@ def source_equations(name: str) -> list[str]:
 
 
 def are_undefined_in_papers(ids: Iterable[str]) -> bool:
-    """Whether there are ids, and the papers define none of them but only name them."""
+    """Whether there are ids, and none of them is defined in the papers."""
     known, cited = equations(), set(ids)
     return bool(cited) and all(known.get(i, {}).get("ours") for i in cited)
 
 
 @cache
 def cited_by_code() -> dict[str, list[str]]:
-    """Return, for each equation, the public names that state it."""
+    """Return, for each equation, the public names whose docstring cites it."""
     found: dict[str, list[str]] = {}
     for name in reference.__all__:
         for spec in source_equations(name):
@@ -143,7 +143,7 @@ def dotted_path(name: str) -> str:
 
 
 def nowhere(entry: dict[str, Any]) -> str:
-    """Return why no function states an equation."""
+    """Return the reason why no function states an equation."""
     kinds = {"law": "a theorem", "table": "figures", "bench": "a timing", "code": "none yet"}
     return f"*{entry.get('skip') or kinds[entry['kind']]}*"
 

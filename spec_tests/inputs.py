@@ -9,7 +9,7 @@ The `strategies.py` of each idea holds, for each of its functions:
 - `DRAWN`: a predicate of the inputs whose result depends on a random stream;
 - `SCORED`, for a scorer: a call on a whole prompt, `(impl, **prompt)`.
 
-What a scorer of queries, keys, padding and flags has not there, `prompt_inputs` derives.
+For a scorer of queries, keys, padding and flags, `prompt_inputs` derives the missing entries.
 
 No paper specifies a random stream. Our own layers must match the reference's stream bit for bit.
 For other modules the tests check only properties of the result.

@@ -1,10 +1,10 @@
 """Tensors, records and numbers as JSON values, in worked vectors and over a pipe.
 
-A list is a tensor of float64, int64 or bool, by its elements; "inf", "-inf" and "nan" stand for
-themselves. `{"float32": [...]}` is a tensor of that dtype, and `{"int64": 4}` one of no axes.
+A list is a tensor of float64, int64 or bool, depending on its elements; "inf", "-inf" and "nan" are
+numbers. `{"float32": [...]}` is a tensor of that dtype, and `{"int64": 4}` one without axes.
 `{"shape": [2, 0], "of": "float32"}` is an empty tensor; `float` and `int` mean 64 bits there.
 `{"base64": "...", "shape": [2, 3], "of": "bfloat16"}` is any tensor, exactly: its elements in row
-order, little-endian, a byte for each bool. `{"tuple": [...]}` is several values, and
+order, little-endian, one byte for each bool. `{"tuple": [...]}` is a tuple of values, and
 `{"Scored": {...}}` a public named tuple with those fields. A dtype is its name, such as "float16".
 """
 
@@ -34,11 +34,11 @@ WORDS = {"inf", "-inf", "nan"}
 
 
 class NotExpressible(Exception):
-    """JSON has no such value."""
+    """A value that JSON cannot express."""
 
 
 def read(value: Any) -> Any:
-    """Return the tensor, tuple, record or number that a JSON value stands for."""
+    """Return the tensor, tuple, record or number of a JSON value."""
     if isinstance(value, list):
         return read_list(value)
     if not isinstance(value, dict):
@@ -59,12 +59,12 @@ def read(value: Any) -> Any:
 
 
 def read_word(value: str) -> Any:
-    """Return the number or the dtype that a word stands for, or else the word."""
+    """Return the number or the dtype of a word, or else the word."""
     return float(value) if value in WORDS else DTYPES.get(value, value)
 
 
 def read_list(value: Any, dtype: torch.dtype | None = None) -> Tensor:
-    """Return nested lists as a tensor, of the dtype that their elements say unless one is given.
+    """Return nested lists as a tensor, of the given dtype or of the dtype of the elements.
 
     Raises:
         ValueError: lists of one level have different lengths, or an element is not of the dtype.
@@ -86,7 +86,7 @@ def read_empty(lengths: list[int], dtype: torch.dtype) -> Tensor:
     """Return a tensor without elements.
 
     Raises:
-        ValueError: it would have some.
+        ValueError: the shape has elements.
     """
     if 0 not in lengths:
         raise ValueError(f"shape must have a 0 where no elements are given, got {lengths}")
@@ -119,7 +119,7 @@ def written(value: Any, exact: bool) -> Any:
     """Return a value as JSON: tensors as base64 if `exact`, else as lists with their dtype.
 
     Raises:
-        NotExpressible: it is none of the values that JSON can stand for, such as a function.
+        NotExpressible: JSON has no form for the value, such as for a function.
     """
     if isinstance(value, Tensor):
         return written_tensor(value, exact)
@@ -149,7 +149,7 @@ def written_tensor(tensor: Tensor, exact: bool) -> Any:
         raise NotExpressible(f"JSON has no {tensor.dtype} tensor of this layout")
     name, plain = NAMES[tensor.dtype], tensor.detach().cpu()
     if exact:
-        rows = plain.clone(memory_format=torch.contiguous_format)  # of empty axes too
+        rows = plain.clone(memory_format=torch.contiguous_format)  # also for empty axes
         raw = rows.reshape(-1).view(torch.uint8).numpy().tobytes()
         text = base64.b64encode(raw).decode()
         return {"base64": text, "shape": [*tensor.shape], "of": name}
@@ -159,7 +159,7 @@ def written_tensor(tensor: Tensor, exact: bool) -> Any:
 
 
 def with_words(value: Any) -> Any:
-    """Return nested lists with words for what JSON has no number for."""
+    """Return nested lists with words for the numbers that JSON lacks."""
     if isinstance(value, list):
         return [with_words(part) for part in value]
     finite = not isinstance(value, float) or abs(value) < torch.inf

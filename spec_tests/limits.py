@@ -1,10 +1,10 @@
 """Time and memory limits for the calls of a module under test.
 
-A call that exceeds its time is interrupted by an alarm: not on Windows, and in the main thread
-alone. The time is processor time, since other processes may share the machine, unless the call
-waits for something. After a function's first such call its limit is a tenth, and that of other
-functions half. After its third the function is not called again, so that a run ends. Memory is
-limited on Linux. A call that requests more than any example needs fails, and the process survives.
+A call that exceeds its time is interrupted by an alarm, in the main thread only and not on Windows.
+The limit is on processor time, since other processes may share the machine, except for a call that
+waits. After a function's first such call its limit is a tenth, and that of other functions half.
+After its third the function is not called again, so that a run ends. Memory is limited on Linux. A
+call that requests more than any example needs fails, and the process survives.
 """
 
 import signal

@@ -13,13 +13,13 @@ from spec_tests.index import equations
 from spec_tests.report.fault_diagnosis import LEVELS
 from spec_tests.report.report_data import FORMAT, PAPERS, equation_sort_key
 
-Verdicts = dict[str, dict[str, str | None]]  # of each equation, at each level
+Verdicts = dict[str, dict[str, str | None]]  # verdicts by equation and level
 
 
 def cell(said: dict[str, str | None] | None) -> str:
-    """Return the verdict on an equation, or nothing where an implementation does not offer it.
+    """Return the verdict on an equation, or "" if an implementation does not offer it.
 
-    It is the first that is not `passes`, from level to level.
+    It is the first verdict that is not `passes`, from level to level.
     """
     for level in LEVELS:
         verdict = said[level] if said else None
@@ -44,7 +44,7 @@ def table(columns: dict[str, Verdicts]) -> str:
 
 
 def count_passing(verdicts: Verdicts, specs: list[str]) -> str:
-    """Return how many of the offered equations among these pass."""
+    """Return how many of the offered equations in `ids` pass."""
     said = [cell(verdicts[spec]) for spec in specs if spec in verdicts]
     return f"{said.count('passes')} of {len(said)}" if said else ""
 

@@ -6,8 +6,9 @@ tensors. `adapted(yourlib.kv, jax.numpy.asarray)` also applies that function to 
 passes; a returned value is an array if NumPy can read it.
 
 NumPy has no bfloat16, so tests at that dtype are skipped. NumPy's warnings about overflow, division
-by zero and means of nothing are silenced, as PyTorch gives none. A returned NumPy number, such as a
-mean, becomes a Python number where the specification returns one, and else a tensor of no axes.
+by zero and means of empty arrays are silenced, since PyTorch has none. A returned NumPy number,
+such as a mean, becomes a Python number where the specification returns one, otherwise a tensor
+without axes.
 """
 
 from collections.abc import Callable
@@ -29,7 +30,7 @@ DTYPES = {
 }
 
 
-Make = Callable[[np.ndarray], Any]  # NumPy's array -> another library's
+Make = Callable[[np.ndarray], Any]  # from NumPy's array to another library's
 
 
 class Adapted:

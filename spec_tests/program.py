@@ -48,19 +48,19 @@ SHOWN = 200
 
 
 class NotAProgram(ImportError):
-    """A command does not start, or its first line is not as the protocol says."""
+    """A command that does not start, or whose first line does not follow the protocol."""
 
 
 class ProgramEnded(Exception):
-    """The program ended in place of an answer."""
+    """The program ended without an answer."""
 
 
 class NoAnswer(Exception):
-    """The program wrote a line that is no answer to the call."""
+    """The program wrote a line that does not answer the call."""
 
 
 class NotSupported(pytest.skip.Exception):
-    """A call is left out: the module or program does not support it, or lacks its dtype."""
+    """A call that is skipped: the module or program does not support it, or lacks its dtype."""
 
 
 class Program:
@@ -121,7 +121,7 @@ class Program:
         return [*self.functions]
 
     def __getattr__(self, name: str) -> Any:
-        """Return a function that asks the program."""
+        """Return a function that calls the program."""
         if name.startswith("_") or name not in self.functions:
             raise AttributeError(f"{self.command!r} offers no {name}")
         if name not in reference.__all__ or is_record(name):
@@ -153,7 +153,7 @@ class Program:
             return self.outcome(name, answer)
         except (ValueError, TypeError, NotSupported):
             raise
-        except BaseException:  # an alarm, too: what comes next would be a late answer
+        except BaseException:  # also after an alarm: the next line would be a late answer
             self.stop()
             raise
 
@@ -186,7 +186,7 @@ class Program:
         return line
 
     def last_words(self) -> str:
-        """Return how the process ended, and the last line of stderr, of those that say error."""
+        """Return the exit status and the last line of stderr, if possible one that says error."""
         status = self.process.wait()
         self.errors.seek(0)
         said = self.errors.read().decode(errors="replace").strip().splitlines()
@@ -225,7 +225,7 @@ class Program:
 
 
 def forward_lines(process: subprocess.Popen[bytes], lines: Queue[bytes]) -> None:
-    """Put each line of a process into a queue, and at its end an empty one."""
+    """Put each line of a process into a queue, and at its end an empty line."""
     assert process.stdout
     for line in process.stdout:
         lines.put(line)
@@ -268,7 +268,7 @@ def hints_of(name: str) -> dict[str, Any]:
 
 
 def takes_only_integers(name: str, key: str) -> bool:
-    """Whether an argument may be an integer and no other number."""
+    """Whether an argument may be an integer but no other number."""
     hint = hints_of(name).get(key)
     kinds = (hint, *get_args(hint))
     return int in kinds and float not in kinds
@@ -276,7 +276,7 @@ def takes_only_integers(name: str, key: str) -> bool:
 
 @cache
 def started(command: str) -> Program:
-    """Return the program of a command, which is started once."""
+    """Return the program of a command, started at the first call."""
     program = Program(command)
     atexit.register(program.stop)
     return program

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import reference
 
-Own = dict[type, type]  # a record of the specification -> the module's type of that name
+Own = dict[type, type]  # the module's type for each record of the specification
 
 
 def is_record(name: str) -> bool:

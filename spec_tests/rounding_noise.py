@@ -1,8 +1,8 @@
-"""Perturb PyTorch's results as another summation order or another processor could.
+"""Change PyTorch's results as another summation order or another processor may change them.
 
-`Noise` moves the result of each sum, product, quotient, root and exponential a little. Equal
-results of an operation move alike, so that ties stay ties. Copies, selections, masks and counts are
-not changed.
+`Noise` moves the result of each sum, product, quotient, root and exponential by a small amount.
+Equal results of an operation move alike, so that ties stay ties. Copies, selections, masks and
+counts do not change.
 """
 
 from typing import Any
@@ -90,7 +90,7 @@ class Noise(TorchDispatchMode):
         self.calls += self.apart
         bits = x.view(NUMBERS[torch.float64 if x.itemsize == 8 else torch.float32])
         salt = (abs(self.seed) * 40503 + self.calls * 977) % 2**20
-        mixed = (bits ^ (bits >> 11) ^ (bits >> 23) ^ salt) * 0x9E5B  # wraps
+        mixed = (bits ^ (bits >> 11) ^ (bits >> 23) ^ salt) * 0x9E5B  # overflow wraps around
         found = SIGNS[(mixed >> 7) & (len(SIGNS) - 1)].astype(x.dtype)
         return found if self.seed > 0 else -found
 

@@ -20,22 +20,22 @@ def grid(draw, *shape, low=0, high=16, scale=1 / 16, dtype=torch.float32):
     """Draw multiples of `scale` in [low, high] * scale."""
     size, many = torch.Size(shape).numel(), high - low + 1
     width = 1 if many <= 256 else 4
-    drawn = draw(st.binary(min_size=width * size, max_size=width * size))  # one draw, not `size`
+    drawn = draw(st.binary(min_size=width * size, max_size=width * size))  # one draw for all
     codes = np.frombuffer(drawn, f"<u{width}").astype(np.int64)
-    codes = low + (codes - low) % many  # bytes shrink to 0, as codes do
+    codes = low + (codes - low) % many  # bytes shrink to 0, as integers in Hypothesis do
     return (torch.from_numpy(codes).double() * scale).to(dtype).reshape(shape)
 
 
 @st.composite
 def gaussian_tensor(draw, *shape, dtype=torch.float32):
-    """Draw Gaussian numbers from a seed, which shrinks."""
+    """Draw Gaussian numbers from a seed, which Hypothesis shrinks."""
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
     return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
 
 
 @st.composite
 def signed_sixteenths(draw, *shape):
-    """Draw multiples of 1/16 in [-1, 1] from a seed, which is faster than one draw a number."""
+    """Draw multiples of 1/16 in [-1, 1] from a seed, which is faster than a draw a number."""
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
     return torch.randint(-16, 17, shape, generator=generator) / 16
 

@@ -109,8 +109,8 @@ def assert_agrees(impl, name, inputs):
 def test_calling_convention(impl, name, data):
     """Types match the annotations, inputs stay unchanged, and the memory layout does not matter.
 
-    Whether values are right is a matter of agreement. Here a call on strided inputs must give the
-    result of the call on contiguous ones, or at least a right one: sums may be in another order.
+    Agreement tests check the values. Here a call on strided inputs must give the result of the call
+    on contiguous ones, or another right result: sums may have another order.
     """
     function, spec = getattr(impl, name), getattr(reference, name)
     inputs = data.draw(INPUTS[name])

@@ -1,4 +1,4 @@
-"""Bad input raises an error with the argument, its value and the range; inputs are unchanged."""
+"""A bad input raises an error that names argument, value and range; inputs stay unchanged."""
 
 import pytest
 from torch import Tensor

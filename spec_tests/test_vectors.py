@@ -3,8 +3,8 @@
 Each vector is one call: `function`, `inputs` and `expected`. `spec` lists the equations it checks,
 and `hunts` describes the bug it detects. `source` names the authors' code behind the numbers.
 
-`spec_tests/json_values.py` says how JSON stands for tensors. An expected `{"sha256": "..."}` is the
-digest of a large mask, one byte an entry, row by row. A vector marked `drawn` depends on our random
+`spec_tests/json_values.py` describes tensors in JSON. An expected `{"sha256": "..."}` is the digest
+of a large mask, one byte an entry, row by row. A vector marked `drawn` depends on our random
 stream, which no paper specifies, so only our own layers are tested on it.
 """
 

@@ -1,1 +1,1 @@
-"""How calls are held to their signatures, and docstrings say what is admissible."""
+"""Check calls against signatures, and document which values are admissible."""

@@ -1,4 +1,4 @@
-"""What no signature can refuse, in its voice: the argument, its value, the admissible range."""
+"""Checks that annotations cannot express; each error names argument, value and admissible range."""
 
 from collections.abc import Collection, Sequence
 from math import isfinite
@@ -11,12 +11,12 @@ from reference._validation.contract import choice, compiled, may_read_values, sh
 
 
 def must_be(name: str, value: object, annotation: Any) -> None:
-    """Refuse what an annotation would, where no signature is read: in a method, of a part."""
+    """Apply the check of an annotation where no signature applies: in a method, or to one part."""
     compiled(name, annotation)(value, {})
 
 
 def one_of(name: str, value: object, choices: Collection[object]) -> None:
-    """Refuse what is not among `choices`."""
+    """Refuse a value that is not among `choices`."""
     choice(name, tuple(choices), value, {})
 
 
@@ -45,7 +45,7 @@ def check_any_true(name: str, mask: Tensor) -> None:
 
 
 def refuse_overflow(name: str, result: Tensor, got: object = "a result out of range") -> None:
-    """Refuse what leads to a `result`, at least 0, that its dtype cannot hold."""
+    """Refuse an argument whose non-negative `result` overflows its dtype."""
     if may_read_values(result) and not isfinite(result.amax().item()):
         raise ValueError(
             f"{name} must be in the range where results are finite in {result.dtype}, got {got}"

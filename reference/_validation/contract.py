@@ -1,12 +1,12 @@
-"""The signature is the contract: its annotations are read once, and calls are held to them.
+"""Compile signatures into checks of the arguments.
 
-The door is the package. `reference.f` is guarded, and so is `optimized.f`, by the signature of
-`reference.f`; the modules behind the door call each other freely, so that a call is checked once,
-however deep it goes.
+Only the packages check: `reference.f` and `optimized.f` both check calls against the signature of
+`reference.f`. Modules inside a package call each other without checks, so that a call is checked
+once.
 
-Types, shapes and numbers are always checked. What must look at a tensor's values is left out while
-`torch.compile` traces, because a graph cannot branch on data; while a CUDA graph is captured; and
-within `trusted()`, where a GPU need not be waited for.
+Types, shapes and numbers are always checked. Checks of a tensor's values are skipped in three
+cases: while `torch.compile` traces, because a graph cannot branch on data; while a CUDA graph is
+captured; and within `trusted()`, which avoids waiting for a GPU.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +35,7 @@ from reference._validation.types import BoundsTest, choices_of, split_annotation
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Axes = dict[str, tuple[Any, str]]  # the length of each axis of a call, and who brought it
+Axes = dict[str, tuple[Any, str]]  # the length of each axis of a call, and the argument that has it
 Check = Callable[[Any, Axes], None]
 
 FLAG = "True or False"
@@ -54,7 +54,7 @@ _trusting = ContextVar("trusting", default=False)
 
 @contextmanager
 def trusted() -> Iterator[None]:
-    """Leave out, in this thread or task, what looks at the values of tensors."""
+    """Skip checks of tensor values, in this thread or task."""
     before = _trusting.set(True)
     try:
         yield
@@ -63,17 +63,17 @@ def trusted() -> Iterator[None]:
 
 
 def may_read_values(tensor: Tensor) -> bool:
-    """Whether the values of a tensor may be looked at, and there are some."""
+    """Whether checks may read the values of a tensor, and it has any."""
     if torch.compiler.is_compiling() or _trusting.get() or not tensor.numel():
         return False
     return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
 def requires(*rules: Callable[..., None]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Add rules to a signature, for what one annotation cannot say.
+    """Add rules to a signature, for conditions that one annotation cannot express.
 
-    A rule's parameters are arguments of the function, or lengths of its axes, by name; what the
-    call does not have is None.
+    A rule's parameters are names of arguments or of axes, whose lengths it receives. A name that
+    the call does not have is None.
     """
 
     def attach(spec: Callable[P, R]) -> Callable[P, R]:
@@ -84,7 +84,7 @@ def requires(*rules: Callable[..., None]) -> Callable[[Callable[P, R]], Callable
 
 
 def enforce_contract(door: str, spec: Callable[P, R]) -> Callable[P, R]:
-    """Return `spec` behind its contract, as the package `door` offers it."""
+    """Return `spec` with argument checks, as a function of the package `door`."""
     hold = compile_contract(spec)
 
     @wraps(spec)
@@ -92,12 +92,12 @@ def enforce_contract(door: str, spec: Callable[P, R]) -> Callable[P, R]:
         hold(args, kwargs)
         return spec(*args, **kwargs)
 
-    call.__module__ = door  # where pickle finds it
+    call.__module__ = door  # pickle looks for the function there
     return call
 
 
 def compile_contract(spec: Callable[..., Any]) -> Callable[[tuple[Any, ...], dict[str, Any]], None]:
-    """Compile a signature into a function that refuses what a call was given."""
+    """Compile a signature into a function that checks the arguments of a call."""
     hints, parameters = get_type_hints(spec, include_extras=True), signature(spec).parameters
     names = tuple(n for n, p in parameters.items() if p.kind != Parameter.KEYWORD_ONLY)
     defaults = {n: p.default for n, p in parameters.items() if p.default is not Parameter.empty}
@@ -106,10 +106,10 @@ def compile_contract(spec: Callable[..., Any]) -> Callable[[tuple[Any, ...], dic
     rules = [(rule, tuple(signature(rule).parameters)) for rule in vars(spec).get("rules", ())]
 
     def hold(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        # one too many: the body says so
+        # with an argument too many Python raises the error
         given = dict(zip(names, args), **kwargs) if args else kwargs  # noqa: B905
         if not needed <= given.keys():
-            return  # and so it does of one too few
+            return  # with an argument too few as well
         axes: Axes = {}
         for name, check in checks:
             if name in given:
@@ -122,7 +122,7 @@ def compile_contract(spec: Callable[..., Any]) -> Callable[[tuple[Any, ...], dic
 
 
 def compiled(name: str, annotation: Any) -> Check:
-    """Compile what an annotation says of the argument `name`."""
+    """Return the check of the argument `name` that an annotation describes."""
     base, marks = split_annotation(annotation)
     if choices := choices_of(base, marks):
         return partial(choice, name, choices)
@@ -142,7 +142,7 @@ def compiled(name: str, annotation: Any) -> Check:
 
 
 def _union(name: str, members: tuple[Any, ...]) -> Check:
-    """Choose by the value: None, a tensor by its rank, a record by its class, or what is left."""
+    """Return a check that depends on the value: None, tensor rank, record class, or the rest."""
     kinds = [kind for kind in members if kind is not type(None)]
     optional = len(kinds) < len(members)
     checks = [(kind, compiled(name, kind)) for kind in kinds]
@@ -161,7 +161,7 @@ def _union(name: str, members: tuple[Any, ...]) -> Check:
             fitting = (held for rank, held in ranks if rank == value.ndim)
             chosen = next(fitting, ranks[-1][1])
         else:
-            # compared, not looked up: a `tuple[...]` has no hash while `torch.compile` traces
+            # compared, not looked up: `tuple[...]` cannot be hashed while `torch.compile` traces
             chosen = next((held for kind, held in others if type(value) is kind), rest)
         chosen(value, axes)
 
@@ -169,7 +169,7 @@ def _union(name: str, members: tuple[Any, ...]) -> Check:
 
 
 def _several(name: str, many: type, kind: Any) -> Check:
-    """Hold each member of a tuple or sequence of any length."""
+    """Return the check of each member of a tuple or sequence of any length."""
     parts: list[Check] = []
 
     def check(value: Any, axes: Axes) -> None:
@@ -184,15 +184,15 @@ def _several(name: str, many: type, kind: Any) -> Check:
 
 
 def choice(name: str, choices: tuple[Any, ...], value: Any, _: Axes) -> None:
-    """Refuse what is not among `choices`."""
-    # compared only with its like: a list has no hash, and an array no truth
+    """Refuse a value that is not among `choices`."""
+    # compare equal types only: a list has no hash, and an array has no truth value
     if not any(type(value) is type(one) and value == one for one in choices):
         listed = ", ".join(repr(one) for one in choices)
         raise ValueError(f"{name} must be one of {listed}, got {value!r}")
 
 
 def _anything(value: Any, _: Axes) -> None:
-    """Admit every value, of a type that only the body knows."""
+    """Admit every value: only the function's body knows the type."""
 
 
 def _flag(name: str, value: Any, _: Axes) -> None:
@@ -223,7 +223,7 @@ def _number(name: str, kind: type, marks: Sequence[Any]) -> Check:
 
 
 def _record(name: str, kind: Any) -> Check:
-    """Settings are held to all their fields, a result of ours to its tensors."""
+    """Return the check of a record: of all fields of settings, of the tensors of a result."""
     fields = get_type_hints(kind, include_extras=True)
     result = any(hasattr(annotation, "dim_str") for annotation in fields.values())
     checks = [
@@ -254,7 +254,7 @@ def _tensor(name: str, annotation: Any, marks: Sequence[Any]) -> Check:
     least = len(names) - (star is not None)
 
     def lengths(shape: tuple[int, ...]) -> list[Any]:
-        """Return what each name stands for: a length, or all lengths of the starred axes."""
+        """Return the length of each named axis; of the starred one, all lengths."""
         if star is None:
             return list(shape)
         rest = star + len(shape) - least
@@ -292,7 +292,7 @@ def _tensor(name: str, annotation: Any, marks: Sequence[Any]) -> Check:
 def within(
     name: str, tensor: Tensor, bounds: BoundsTest | None, real: Tensor | None = None
 ) -> None:
-    """Refuse values out of bounds, where they are real."""
+    """Refuse values out of bounds; `real` masks the values that count."""
     if bounds is None or not may_read_values(tensor):
         return
     low, high = ends(tensor)
@@ -305,7 +305,7 @@ def within(
 
 
 def ends(tensor: Tensor) -> tuple[float, float]:
-    """Return the least and the greatest element, after one wait for a GPU; NaN if there is one."""
+    """Return the least and the greatest element, with one wait for a GPU; NaN if any is NaN."""
     low, high = tensor.aminmax()
     if tensor.is_cuda:
         low, high = torch.stack([low, high]).cpu()
@@ -313,7 +313,7 @@ def ends(tensor: Tensor) -> tuple[float, float]:
 
 
 def tensor_kind(annotation: Any) -> tuple[str, Callable[[torch.dtype], bool]]:
-    """Return the kind of tensor that an annotation names, in words, and a test of its dtype."""
+    """Return the kind of tensor that an annotation names, as text, and a test of its dtype."""
     dtypes = annotation.dtype.dtypes
     if "int32" in dtypes and "int64" in dtypes:
         return "an integer", lambda dtype: not (dtype.is_floating_point or dtype == torch.bool)
@@ -321,5 +321,5 @@ def tensor_kind(annotation: Any) -> tuple[str, Callable[[torch.dtype], bool]]:
 
 
 def shown(value: object) -> str:
-    """Say what was given instead of a number or a tensor."""
+    """Return the text for a wrong value: a tensor's dtype, or the value."""
     return f"a {value.dtype} tensor" if isinstance(value, Tensor) else repr(value)

@@ -1,4 +1,4 @@
-"""What a contract says, in words: written into docstrings, for `help` and for the pages."""
+"""Write the admissible values and the errors into docstrings, for `help` and for the docs."""
 
 import re
 from collections.abc import Callable
@@ -19,7 +19,7 @@ TYPE_RULES = {"same_dtype", "dtype_of_cache", "of_one_dtype", "joining", "tensor
 
 
 def documented(public: Any) -> Any:
-    """Write what is admitted and what is refused into the docstring of a function or settings."""
+    """Add the admissible values and the errors to the docstring of a function or of settings."""
     if isinstance(public, type) and not hasattr(public, "_fields"):
         return public
     said = {name: f"{name} ({words}):" for name, words in describe_parameters(public).items()}
@@ -30,14 +30,14 @@ def documented(public: Any) -> Any:
         results, _, by_body = rest.partition("\n\nRaises:")
         meanings = re.sub(r"(?m)^    (\w+): (.*)", lambda e: _entry(said[e[1]], e[2]), meanings)
         prose = f"{head}{args}{meanings}{returns}{results}\n\nRaises:{_refused(public, by_body)}"
-    elif not any("tensor" in words for words in said.values()):  # settings, no result
+    elif not any("tensor" in words for words in said.values()):  # settings, not results
         prose += "\n    ".join(["\n\nAttributes:", *said.values()])
     public.__doc__ = prose + source + cites
     return public
 
 
 def describe_parameters(public: Callable[..., Any]) -> dict[str, str]:
-    """Say what each argument or setting may be."""
+    """Return the text for each argument or setting: its admissible values."""
     hints = get_type_hints(public, include_extras=True)
     return {name: admits(hint) for name, hint in hints.items() if name != "return"}
 
@@ -49,7 +49,7 @@ def _entry(said: str, meaning: str) -> str:
 
 @cache
 def admits(annotation: Any) -> str:
-    """Say what an argument may be."""
+    """Return the text for the values that an annotation admits."""
     kinds = [_one(base, marks) for base, marks in members(annotation)]
     optional = type(None) in get_args(annotation)
     return " or ".join(kinds + ["None"] * optional)
@@ -76,12 +76,12 @@ def _one(base: Any, marks: list[Any]) -> str:
 
 
 def _bare(kind: str) -> str:
-    """Return a kind without its article."""
+    """Return the name of a kind without its article."""
     return kind.partition(" ")[2]
 
 
 def _refused(spec: Callable[..., Any], by_body: str) -> str:
-    """Say what raises: an argument alone, arguments of different lengths, each rule, the body."""
+    """Return the `Raises` entries: wrong kinds, unequal lengths, each rule, errors of the body."""
     clauses = {
         "TypeError": ["an argument is of another kind"],
         "ValueError": ["an argument is out of its range, or axes of one name differ in length"],

@@ -1,4 +1,4 @@
-"""What several arguments must be to each other, by the names they have in a signature."""
+"""Conditions on several arguments together; parameters are named as in the signatures."""
 
 from math import prod
 from typing import Any
@@ -10,16 +10,16 @@ from reference._validation import checks
 from reference._validation.contract import ends, may_read_values
 
 AXES = {"head": 1, "layer": 2, "model": 3}
-"""How many of the last axes compete with each other; "model" takes the first axis in as well."""
+"""Number of last axes that share a budget; "model" also includes the first axis."""
 
 
 def grouped(query_heads: int, kv_heads: int) -> None:
-    """Refuse query heads that are no multiple of the key heads."""
+    """Refuse a number of query heads that is no multiple of the number of key heads."""
     multiple("queries", query_heads, kv_heads)
 
 
 def multiple(name: str, heads: int, kv_heads: int, least: int = 0) -> None:
-    """Refuse heads that are no multiple of the key heads, or too few to average."""
+    """Refuse a number of heads that is no multiple of `kv_heads`, or is below `least`."""
     if heads < least or (heads % kv_heads if kv_heads else heads):
         some = f", and at least {least}" if least else ""
         said = f"the heads of {name} must be a multiple of the {kv_heads} of keys{some}"
@@ -27,13 +27,13 @@ def multiple(name: str, heads: int, kv_heads: int, least: int = 0) -> None:
 
 
 def wide(width: int) -> None:
-    """Refuse queries and keys of no width."""
+    """Refuse queries and keys of width 0."""
     if not width:
         raise ValueError("queries and keys must have a width of at least 1, got 0")
 
 
 def aligned(queries: Tensor, tokens: int, causal: bool | None) -> None:
-    """Refuse more queries than tokens, where the last one sees the last token."""
+    """Refuse more queries than tokens, unless `causal` is False."""
     if causal is not False and queries.shape[-2] > tokens:
         raise ValueError(
             f"causal queries must be at most as many as the {tokens} tokens, "
@@ -44,7 +44,7 @@ def aligned(queries: Tensor, tokens: int, causal: bool | None) -> None:
 def finite_log_sum_exp(
     queries: Tensor, keys: Tensor, log_sum_exp: Tensor | None, valid: Tensor | None
 ) -> None:
-    """Refuse a log-sum-exp that is not finite; that of a query at padding is not read."""
+    """Refuse a log-sum-exp that is not finite, except at padding, where it is not read."""
     count, tokens = queries.shape[-2], keys.shape[-2]
     if log_sum_exp is None or not tokens or not may_read_values(log_sum_exp):
         return
@@ -55,7 +55,7 @@ def finite_log_sum_exp(
 
 
 def scoped(scores: Tensor, scope: str) -> None:
-    """Refuse scores without the axes that the scope pools."""
+    """Refuse scores that lack an axis of the scope."""
     if scores.ndim < AXES[scope]:
         raise ValueError(
             f"scores must have at least {AXES[scope]} axes where scope is {scope!r}, "
@@ -64,7 +64,7 @@ def scoped(scores: Tensor, scope: str) -> None:
 
 
 def budget(scores: Tensor, keep: int | Tensor | None, ratio: float | None, scope: str) -> None:
-    """Refuse both or neither of `keep` and `ratio`, and a `keep` beyond its pool."""
+    """Refuse both or neither of `keep` and `ratio`, and a `keep` larger than its pool."""
     shape = tuple(scores.shape)
     if scope == "model":
         shape = (*shape[1:-2], shape[0], *shape[-2:])
@@ -105,7 +105,7 @@ def false_on_the_left(name: str, mask: Tensor | None) -> None:
 
 
 def queries_cover_window(queries: Tensor, window: int | None, tokens: int) -> None:
-    """Refuse fewer queries than the window, 1 by default, or than a shorter sequence."""
+    """Refuse fewer queries than the window (1 by default), or than a shorter sequence."""
     least = min(1 if window is None else window, tokens)
     if queries.shape[-2] < least:
         of = "" if window is None else " of the window"
@@ -113,12 +113,12 @@ def queries_cover_window(queries: Tensor, window: int | None, tokens: int) -> No
 
 
 def windowed(keep: int, window: int) -> None:
-    """Refuse a budget below the window that is protected."""
+    """Refuse a budget smaller than the protected window."""
     covers(keep, window)
 
 
 def covers(keep: int, protected: int, heads: int = 1) -> None:
-    """Refuse a budget, the mean of so many heads, below the protected entries of its pool."""
+    """Refuse a budget, a mean over `heads`, smaller than the protected entries of its pool."""
     if keep * heads < protected:
         least = -(-protected // heads)
         raise ValueError(
@@ -128,7 +128,7 @@ def covers(keep: int, protected: int, heads: int = 1) -> None:
 
 
 def affordable(keep: int, tokens: int) -> None:
-    """Refuse a budget of more tokens than there are."""
+    """Refuse a budget larger than the number of tokens."""
     nonnegative_at_most("keep", keep, tokens)
 
 
@@ -139,26 +139,26 @@ def nonnegative_at_most(name: str, value: float, most: float) -> None:
 
 
 def divides(name: str, part: int, of: str, whole: int) -> None:
-    """Refuse a number that does not divide another, which `of` names."""
+    """Refuse a number that does not divide another one, named `of`."""
     if whole % part:
         raise ValueError(f"{name} must divide {of} = {whole}, got {part}")
 
 
 def multiple_of(name: str, whole: int, of: str, part: int) -> None:
-    """Refuse a number that is no multiple of another, which `of` names."""
+    """Refuse a number that is no multiple of another one, named `of`."""
     if whole % part:
         raise ValueError(f"{name} must be a multiple of {of} = {part}, got {whole}")
 
 
 def indexing(name: str, places: Tensor, count: int) -> None:
-    """Refuse what is no place among `count` things."""
+    """Refuse indices outside `count` elements."""
     if may_read_values(places):
         low, high = ends(places)
         nonnegative_at_most(name, low if low < 0 else high, count - 1)
 
 
 def permuting(permutations: Tensor) -> None:
-    """Refuse what are not permutations along the last axis."""
+    """Refuse a tensor whose last axis holds no permutations."""
     length = permutations.shape[-1]
     ordered = torch.arange(length, device=permutations.device)
     if not length or (

@@ -1,8 +1,8 @@
-"""The words of a signature: what an argument may be, beyond its type and its shape.
+"""Types in signatures: the admissible values of an argument, beyond its type and its shape.
 
-A number says its range in the vocabulary of `annotated_types`. A tensor says it in its kind, a
-dtype of jaxtyping of our own: `Importance[Tensor, "*heads tokens"]` is a `Float` whose values are
-finite and at least 0. Type checkers see `int`, `float` and `Tensor`.
+A number has its range as a mark of `annotated_types`. A tensor has it in its dtype, one of our own
+jaxtyping dtypes: `Importance[Tensor, "*heads tokens"]` is a `Float` whose values are finite and at
+least 0. Type checkers see `int`, `float` and `Tensor`.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ from jaxtyping import AbstractDtype, Float, Int64
 
 
 class OneOf(NamedTuple):
-    """What `Literal` cannot hold: one of these values."""
+    """One of these values, which `Literal` cannot hold."""
 
     choices: tuple[object, ...]
 
@@ -43,37 +43,38 @@ Seed = Annotated[int, Interval(ge=0, le=2**32 - 1)]
 """Seed of a generator."""
 
 Ratio = Annotated[float, Interval(ge=0, le=1)]
-"""Read as the decimal number it prints as."""
+"""Interpreted as the decimal number that it prints as."""
 
 OpenFraction = Annotated[float, Interval(gt=0, lt=1)]
-"""A factor that leaves something, and not all."""
+"""A factor strictly between 0 and 1."""
 
 Share = Annotated[float, Interval(gt=0, le=1)]
-"""More than nothing; read as the decimal number it prints as."""
+"""Above 0; interpreted as the decimal number that it prints as."""
 
 NonNegative = Annotated[float, Ge(0)]
 """Infinity included."""
 
 FiniteNonNegative = Annotated[float, Interval(ge=0, lt=inf)]
-"""Infinity left out."""
+"""Infinity excluded."""
 
 Above0 = Annotated[float, Gt(0)]
 """Infinity included."""
 
 FiniteAbove0 = Annotated[float, Interval(gt=0, lt=inf)]
-"""Infinity left out."""
+"""Infinity excluded."""
 
 Scope = Literal["head", "layer", "model"]
 """Which entries compete for a budget."""
 
 Scales = Annotated[torch.dtype | None, OneOf((None, torch.float16, torch.float32))]
-"""Precision of minima and steps; None takes float16 or float64 as the cache, else float32."""
+"""Precision of minima and steps; None means the dtype of a float16 or float64 cache, else
+float32."""
 
 Mode = Literal["append", "full", "oracle"]
-"""Whether blocks stay as they are, or what is held, or the originals, is compressed again."""
+"""What is compressed again: nothing, the cache with its residual buffer, or the originals."""
 
 ValueGroup = Literal["token", "head"]
-"""Whether a value group is a token, or a token of one head."""
+"""Whether a value group is a whole token, or one head of a token."""
 
 if TYPE_CHECKING:
     from typing import Annotated as Finite
@@ -84,45 +85,45 @@ if TYPE_CHECKING:
 else:
 
     class Finite(AbstractDtype):
-        """Neither NaN nor an infinity."""
+        """Finite numbers: neither NaN nor infinity."""
 
         dtypes = Float.dtypes
         values = Interval(gt=-inf, lt=inf)
 
     class Importance(AbstractDtype):
-        """What adds up, as attention does."""
+        """Amounts that can be added up, such as attention."""
 
         dtypes = Float.dtypes
         values = Interval(ge=0, lt=inf)
 
     class Orderable(AbstractDtype):
-        """Minus infinity marks an evicted token."""
+        """Scores that can be ranked; minus infinity marks an evicted token."""
 
         dtypes = Float.dtypes
         values = Lt(inf)
 
     class Shares(AbstractDtype):
-        """Parts of a whole."""
+        """Shares of a whole."""
 
         dtypes = Float.dtypes
         values = Interval(ge=0, le=1)
 
     class Wholes(AbstractDtype):
-        """Positions, or counts."""
+        """Positions or counts."""
 
         dtypes = Int64.dtypes
         values = Ge(0)
 
 
 class BoundsTest(NamedTuple):
-    """Which numbers are admissible, and how to say so; NaN never is."""
+    """A test for admissible numbers, and its text; NaN is never admissible."""
 
     hold: Callable[[Any], Any]
     said: str
 
     @classmethod
     def of(cls, marks: Iterable[Any]) -> "BoundsTest | None":
-        """Read marks of `annotated_types`; None where they bound nothing."""
+        """Return the test that marks of `annotated_types` describe; None if they set no bound."""
         found = [(e, getattr(m, e, None)) for m in marks for e in ("gt", "ge", "lt", "le")]
         ends = {e: end for e, end in found if end is not None}
         if not ends:
@@ -140,13 +141,13 @@ class BoundsTest(NamedTuple):
 
 
 def split_annotation(annotation: Any) -> tuple[Any, list[Any]]:
-    """Return an annotation without its marks, and the marks; a tensor's bound its values."""
+    """Return an annotation's type and its marks; a tensor's marks are the bounds of its values."""
     base, *marks = get_args(annotation) if get_origin(annotation) is Annotated else [annotation]
     return base, [getattr(base.dtype, "values", None)] if hasattr(base, "dim_str") else marks
 
 
 def members(annotation: Any) -> list[tuple[Any, list[Any]]]:
-    """Return the members of an annotation, each with its marks; `None` is left out."""
+    """Return the members of a union, each with its marks, without `None`."""
     base, marks = split_annotation(annotation)
     if get_origin(base) in (Union, UnionType) and not choices_of(base, marks):
         kinds = [kind for kind in get_args(base) if kind is not type(None)]

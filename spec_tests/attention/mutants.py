@@ -36,20 +36,20 @@ test_the_deviation_is_the_distance_between_the_outputs
   - attention(exact, compressed_keys,
   + attention(exact, keys,
 test_a_weight_is_the_power_of_what_a_logit_exceeds_the_log_sum_exp_by
-  sum_ignored: the log-sum-exp is found anew
+  sum_ignored: the log-sum-exp argument is ignored
   - (logits - log_sum_exp[..., h, t, None]).exp()
   + logits.softmax(-1)
-  sum_of_base_two: it is one of base two
+  sum_of_base_two: the log-sum-exp is taken to base two
   - (logits - log_sum_exp[..., h, t, None]).exp()
   + (logits - log_sum_exp[..., h, t, None]).exp2()
-  sum_of_another_head: it is that of another head
+  sum_of_another_head: the log-sum-exp is that of another head
   - (logits - log_sum_exp[..., h, t, None]).exp()
   + (logits - log_sum_exp[..., h - 1, t, None]).exp()
   sum_scaled_twice: logits are scaled twice
   - (logits - log_sum_exp[..., h, t, None]).exp()
   + (scale * logits - log_sum_exp[..., h, t, None]).exp()
 test_a_log_sum_exp_that_is_not_finite_is_refused[attention_weights]
-  infinite_sum: a log-sum-exp that is not finite is taken
+  infinite_sum: a log-sum-exp that is not finite is accepted
   - aligned, finite_log_sum_exp)
   + aligned)
 test_the_weights_of_a_query_sum_to_one
@@ -67,7 +67,7 @@ test_the_weights_of_a_query_sum_to_one
   -                 weights[..., h, t, :seen] = logits.softmax(-1)
   +                 weights[..., h, t, :seen] = logits.softmax(-1)[..., :seen]
 test_requires_grad.py::test_a_call_that_asks_for_gradients_gives_the_same_values[attention]
-  dropped_in_training: weights are dropped at random where gradients are asked for
+  dropped_in_training: weights are dropped at random where gradients are computed
   - weights = attention_weights(queries, keys, causal, scale)
   + weights = attention_weights(queries, keys, causal, scale)
   +     weights = torch.dropout(weights, 0.5, weights.requires_grad)

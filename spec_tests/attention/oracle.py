@@ -1,4 +1,4 @@
-"""Attention one number at a time, on Python floats."""
+"""Attention computed one number at a time, on Python floats."""
 
 import math
 
@@ -13,7 +13,7 @@ def weights(query: list[float], keys: list[list[float]], scale: float) -> list[f
 
 
 def output(mass: list[float], values: list[list[float]], width: int) -> list[float]:
-    """Return the mean of the values under the weights."""
+    """Return the mean of the values, weighted."""
     columns = range(width)
     return [math.fsum(m * v[c] for m, v in zip(mass, values, strict=True)) for c in columns]
 

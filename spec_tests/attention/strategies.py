@@ -1,4 +1,4 @@
-"""Draws of queries and caches."""
+"""Strategies for queries and caches."""
 
 from functools import partial
 from typing import Any
@@ -14,14 +14,14 @@ on_grid = partial(grid, low=-16)
 
 @st.composite
 def caches(draw, *shapes, numbers=(on_grid, gaussian_tensor)):
-    """One tensor for each shape, all of them on the grid or all Gaussian."""
+    """One tensor for each shape, all on the grid or all Gaussian."""
     number = draw(st.sampled_from(numbers))
     return [draw(number(*shape)) for shape in shapes]
 
 
 @st.composite
 def sizes(draw):
-    """Batch, query heads, key heads, queries, tokens, width, and whether to be causal."""
+    """Batch, query heads, key heads, queries, tokens, width, and the flag `causal`."""
     batch = draw(st.sampled_from([(), (), (1,), (2,), (0,)]))
     kv_heads, group = draw(st.integers(0, 2)), draw(st.integers(1, 3))
     causal, tokens = draw(st.booleans()), draw(st.integers(0, 6))
@@ -31,7 +31,7 @@ def sizes(draw):
 
 @st.composite
 def attending(draw, shape=sizes(), compressed=False, numbers=(on_grid, gaussian_tensor)):  # noqa: B008
-    """Queries and a cache, or two caches, that any head mapping or mask would tell apart."""
+    """Queries and one or two caches on which every wrong head mapping or mask is detected."""
     batch, heads, kv_heads, queries, tokens, width, causal = draw(shape)
     cache = (*batch, kv_heads, tokens, width)
     shapes = [(*batch, heads, queries, width), *[cache] * (4 if compressed else 2)]
@@ -41,7 +41,7 @@ def attending(draw, shape=sizes(), compressed=False, numbers=(on_grid, gaussian_
 
 
 def without_values(inputs):
-    """Drop what `attention_weights` does not take."""
+    """Return the inputs without those that `attention_weights` does not have."""
     return {name: value for name, value in inputs.items() if name != "values"}
 
 
@@ -52,9 +52,9 @@ def log_sum_exp(
     scale: float | None = None,
     valid: Tensor | None = None,
 ) -> Tensor:
-    """Return what a flash forward hands out, by way of float64.
+    """Return the log-sum-exp that a flash forward returns, computed in float64.
 
-    A query that sees nothing has minus infinity.
+    It is minus infinity for a query that sees nothing.
     """
     count, tokens = queries.shape[-2], keys.shape[-2]
     each = keys.double().repeat_interleave(queries.shape[-3] // max(1, keys.shape[-3]), -3)
@@ -66,14 +66,14 @@ def log_sum_exp(
 
 
 def with_log_sum_exp(x):
-    """Return a call with the log-sum-exp of its logits: of numbers that every dtype holds."""
+    """Return a call with the log-sum-exp of its logits; every dtype must hold the numbers."""
     x = without_values(x)
     return x | dict(log_sum_exp=log_sum_exp(**x))
 
 
 exact = attending(numbers=[on_grid])
 shifts = st.sampled_from([0.0, 1 / 32, -1 / 32])
-"""Of a log-sum-exp, within what is taken for rounding."""
+"""Errors of a log-sum-exp that count as rounding."""
 
 INPUTS = dict(
     attention_weights=attending().map(without_values) | exact.map(with_log_sum_exp),
@@ -83,7 +83,7 @@ INPUTS = dict(
 
 
 def plain(seed: int, *names: str) -> dict[str, Any]:
-    """Return Gaussian numbers without a grid: twelve queries of four heads, forty tokens of two."""
+    """Return Gaussian numbers: twelve queries of four heads, forty tokens of two key heads."""
     generator = torch.Generator().manual_seed(seed)
     shapes = {name: (2, 4, 12, 16) if name == "queries" else (2, 2, 40, 16) for name in names}
     return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
@@ -101,7 +101,7 @@ cache = torch.tensor([[[0.25, 0.5], [1.0, -0.5]], [[0.0, 0.5], [0.75, -1.0]]])
 
 
 def query_refusals(tokens: int) -> list[Refusal]:
-    """Return refusals of queries of so many tokens of two key heads."""
+    """Return refusals for queries of `tokens` tokens of two key heads."""
 
     def one_head_more(queries: Tensor) -> Tensor:
         return torch.cat([queries, queries[..., :1, :, :]], -3)

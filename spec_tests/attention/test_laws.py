@@ -25,7 +25,7 @@ CACHE = ("keys", "values", "compressed_keys", "compressed_values")
 
 @st.composite
 def sizes(draw, causal=st.booleans()):  # noqa: B008
-    """Sizes that leave something to see: at least one head, query and token."""
+    """Sizes with at least one head, query and token."""
     kv_heads, queries = draw(st.integers(1, 2)), draw(st.integers(1, 4))
     heads, tokens = kv_heads * draw(st.integers(1, 3)), queries + draw(st.integers(0, 3))
     batch = draw(st.sampled_from([(), (2,)]))
@@ -38,12 +38,12 @@ comparing = attending(sizes(), compressed=True)
 
 
 def largest(values):
-    """Return the magnitude that bounds every output, and so scales its rounding."""
+    """Return the largest magnitude of the values, which bounds every output."""
     return values.abs().amax()
 
 
 def in_logits(x):
-    """Return what a weight is rounded by: an error of a logit multiplies it."""
+    """Return the factor by which rounding of a logit changes a weight."""
     group = x["queries"].shape[-3] // x["keys"].shape[-3]
     keys = x["keys"].abs().repeat_interleave(group, -3)
     return 1 + (x["queries"].abs() @ keys.mT).amax() * (x["scale"] or 1)
@@ -125,7 +125,7 @@ def test_half_precision_is_widened_for_the_softmax(impl, half):
 @pytest.mark.spec("HEX-3.1a", "HEX-3.1b")
 @given(comparing, st.sampled_from(["queries", *CACHE]), st.sampled_from([torch.float16, None]))
 def test_one_argument_in_float64_suffices(impl, x, name, others):
-    """Then all is computed in it, and only an output takes the dtype of the queries."""
+    """All is then computed in float64, and only the output has the dtype of the queries."""
     tensors = ("queries", *CACHE)
     mixed = {k: v.to(others) if k in tensors and others else v for k, v in x.items()}
     mixed[name] = mixed[name].double()

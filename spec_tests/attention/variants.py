@@ -11,7 +11,7 @@ from spec_tests.variants.registry import register_variant
 
 
 def at_least_single(*tensors):
-    """Return tensors in the dtype in which they meet, at least float32."""
+    """Return tensors in their common dtype, at least float32."""
     dtype = torch.float32
     for x in tensors:
         dtype = torch.promote_types(dtype, x.dtype)
@@ -19,12 +19,12 @@ def at_least_single(*tensors):
 
 
 def repeated(x, heads):
-    """Repeat key heads, one for each query head."""
+    """Repeat each key head for its query heads."""
     return x.repeat_interleave(heads // max(1, x.shape[-3]), -3)
 
 
 def visible(queries, keys, causal):
-    """Mark which query sees which token."""
+    """Mark which tokens each query sees."""
     count, tokens = queries.shape[-2], keys.shape[-2]
     whole = torch.ones(count, tokens, dtype=torch.bool)
     return whole.tril(tokens - count) if causal else whole
@@ -43,7 +43,7 @@ def by_one_product(queries, keys, causal=True, scale=None, log_sum_exp=None):
 
 @register_variant("attention_weights")
 def by_groups(queries, keys, causal=True, scale=None, log_sum_exp=None):
-    """Fold the groups with einsum; powers of two over their sum."""
+    """Compute logits of a group with einsum; divide powers of two by their sum."""
     *batch, heads, count, width = queries.shape
     kv_heads, tokens = keys.shape[-3:-1]
     wide = [queries, keys] if log_sum_exp is None else [queries, keys, log_sum_exp]
@@ -64,7 +64,7 @@ def by_groups(queries, keys, causal=True, scale=None, log_sum_exp=None):
 @register_variant("attention_weights", "values")
 @among_tensors
 def in_numpy(queries, keys, causal=True, scale=None, log_sum_exp=None):
-    """Loop over queries, from the last one back."""
+    """Loop over queries, from last to first."""
     heads, (count, width), tokens = queries.shape[-3], queries.shape[-2:], keys.shape[-2]
     group = heads // keys.shape[-3]
     known = np.float32 if log_sum_exp is None else log_sum_exp.dtype
@@ -85,7 +85,7 @@ def in_numpy(queries, keys, causal=True, scale=None, log_sum_exp=None):
 
 @register_variant("attention")
 def with_torch(queries, keys, values, causal=True, scale=None):
-    """PyTorch's own, with a mask: its causal one aligns the first query with the first key."""
+    """Call PyTorch's attention with a mask: its own causal mask aligns the first query and key."""
     wide = at_least_single(queries, keys, values)
     heads, mask = queries.shape[-3], visible(queries, keys, causal)
     keys, values = (repeated(x, heads) for x in wide[1:])
@@ -95,7 +95,7 @@ def with_torch(queries, keys, values, causal=True, scale=None):
 
 @register_variant("attention")
 def online(queries, keys, values, causal=True, scale=None, chunk=2):
-    """Read two keys at a time: a running maximum, a running sum, a running output."""
+    """Read two keys at a time with a running maximum, sum and output."""
     wide, tokens = at_least_single(queries, keys, values), keys.shape[-2]
     mask = visible(queries, keys, causal)
     keys, values = (repeated(x, queries.shape[-3]) for x in wide[1:])
@@ -115,7 +115,7 @@ def online(queries, keys, values, causal=True, scale=None, chunk=2):
 
 @register_variant("attention")
 def by_weights(queries, keys, values, causal=True, scale=None):
-    """Multiply the weights by the values, those of a group at once."""
+    """Multiply the weights by the values, all heads of a group at once."""
     weights, values = at_least_single(by_groups(queries, keys, causal, scale), values)
     *batch, heads, count, tokens = weights.shape
     kv_heads = values.shape[-3]
@@ -128,7 +128,7 @@ def by_weights(queries, keys, values, causal=True, scale=None):
 def between_two_calls(
     queries, keys, values, compressed_keys, compressed_values, causal=True, scale=None
 ):
-    """The distance between two outputs of PyTorch's own attention."""
+    """Subtract two outputs of PyTorch's attention."""
     caches = keys, values, compressed_keys, compressed_values
     queries, *caches = at_least_single(queries, *caches)
     before = with_torch(queries, *caches[:2], causal, scale)
@@ -140,7 +140,7 @@ def between_two_calls(
 def root_of_squares(
     queries, keys, values, compressed_keys, compressed_values, causal=True, scale=None
 ):
-    """The root of a sum of squares, of outputs by a running softmax."""
+    """Take the root of a sum of squares, over outputs of an online softmax."""
     caches = keys, values, compressed_keys, compressed_values
     queries, *caches = at_least_single(queries, *caches)
     before = online(queries, *caches[:2], causal, scale)

@@ -1,4 +1,4 @@
-"""How the laws of whole compressors look at one row."""
+"""Functions that compare one row of a batch with a call on this row alone."""
 
 from itertools import product
 from typing import Any
@@ -12,7 +12,7 @@ from spec_tests.retain.strategies import AXES
 
 
 def entries(cache: Any, heads: torch.Size) -> list[tuple[Tensor, ...]]:
-    """Return keys, values and positions of each head, whichever form the cache has."""
+    """Return keys, values and positions of each head, for dense and ragged caches."""
     if hasattr(cache, "offsets"):
         spans = zip(cache.offsets[:-1].tolist(), cache.offsets[1:].tolist(), strict=True)
         return [tuple(part[a:b] for part in cache[:3]) for a, b in spans]
@@ -20,7 +20,7 @@ def entries(cache: Any, heads: torch.Size) -> list[tuple[Tensor, ...]]:
 
 
 def of_row(found: list[Any], heads: torch.Size, at: tuple[Any, ...]) -> list[Any]:
-    """Return what belongs to the heads of one row, of something for each head."""
+    """Return the elements that belong to one row, from a list with one element a head."""
     places = torch.arange(heads.numel()).view(heads)
     return [found[place] for place in places[at].flatten().tolist()]
 
@@ -35,7 +35,7 @@ def kept_mask(cache: Any, shape: torch.Size) -> Tensor:
 
 
 def row_indices_and_starts(x: dict[str, Any]) -> list[tuple[tuple[Any, ...], int]]:
-    """Return how to index each row, and where it begins behind its padding."""
+    """Return the index of each row, and its first real token."""
     model, found = x["scope"] == "model", []
     for row in product(*map(range, shape_of_rows(x["scored"].scores, x["scope"]))):
         start = 0 if x["valid"] is None else int((~x["valid"][row]).sum())
@@ -44,7 +44,7 @@ def row_indices_and_starts(x: dict[str, Any]) -> list[tuple[tuple[Any, ...], int
 
 
 def alone(x: dict[str, Any], at: tuple[Any, ...], start: int) -> dict[str, Any]:
-    """Return a row as a call of its own, without its padding."""
+    """Return the call on one row without its padding."""
     scores, protected = (part[at][..., start:] for part in x["scored"])
     keep = x["keep"]
     pool = scores.shape[-AXES[x["scope"]] :].numel()

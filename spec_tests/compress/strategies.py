@@ -1,4 +1,4 @@
-"""Draws of whole compressors: caches, scores, budgets, stores."""
+"""Strategies for whole compressors: caches, scores, budgets, stores."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ FORMS = ("number", "tensor", "ratio")
 
 @st.composite
 def budgets(draw, needed: Tensor, sizes: Tensor, pool: int, forms=FORMS) -> Any:
-    """A budget in one of its forms, that holds what each pool needs."""
+    """A budget in one of its forms, enough for the protected entries of each pool."""
     least = int(needed.max()) if needed.numel() else 0
     form = draw(st.sampled_from(forms))
     if form == "number":
@@ -50,7 +50,7 @@ def budgets(draw, needed: Tensor, sizes: Tensor, pool: int, forms=FORMS) -> Any:
 
 
 def count_protected_and_real_entries(x: dict[str, Any], scope: str) -> tuple[Tensor, Tensor, int]:
-    """Return the protected entries of each pool, its real entries, and its size."""
+    """Return the number of protected entries, of real entries and of all entries of each pool."""
     scores, protected = x["scored"]
     there = torch.ones_like(protected)
     if x["valid"] is not None:
@@ -64,7 +64,7 @@ scopes = st.sampled_from([*AXES])
 
 @st.composite
 def hex_configs(draw, padded=False):
-    """Small blocks, with every way to treat the recent window."""
+    """Settings with small blocks, and with every treatment of the recent window."""
     return HexConfig(
         bits=draw(st.integers(2, 4)),
         density=draw(st.sampled_from([0.0, 0.0, 1.0])),
@@ -78,7 +78,7 @@ def hex_configs(draw, padded=False):
 
 @st.composite
 def compress(draw, scopes=scopes, unpadded=True, forms=FORMS):
-    """Every refinement in every scope; the rest is evicted."""
+    """Inputs with any refinement in any scope; the rest is evicted."""
     scope, refinement = draw(scopes), draw(refinements | graph_settings(kinds=("qk", "qq")))
     x = draw(scored_caches(scope, refinement, unpadded=unpadded))
     compared = isinstance(refinement, GraphSettings) and "q" in refinement.kind
@@ -89,7 +89,7 @@ def compress(draw, scopes=scopes, unpadded=True, forms=FORMS):
 
 @st.composite
 def compress_into_hex(draw, scopes=scopes, refinements=refinements):
-    """Every refinement in every scope; the rest is quantised."""
+    """Inputs with any refinement in any scope; the rest is quantised."""
     scope, refinement = draw(scopes), draw(refinements)
     x = draw(scored_caches(scope, refinement, smooth=isinstance(refinement, HubSettings)))
     config = draw(hex_configs(padded=x["valid"] is not None))
@@ -103,7 +103,7 @@ def compress_into_hex(draw, scopes=scopes, refinements=refinements):
 
 
 def without_store_argument(x: dict[str, Any]) -> dict[str, Any]:
-    """Return what a call is given that marks and stores nothing."""
+    """Return the arguments of `select`: those of `compress` without `store`."""
     return {name: value for name, value in x.items() if name != "store"}
 
 
@@ -118,7 +118,7 @@ SPAN = dict(
     scored=unprotected_scores(torch.arange(6.0).view(1, 2, 3) / 8),
     scope="head",
 )
-# a span that is shorter than a block; a graph of queries
+# a span shorter than a block; a graph of queries
 CORNERS = dict(
     select=[
         DECIDED | dict(ratio=0.5, scope=scope, refinement=one)
@@ -133,7 +133,7 @@ CORNERS = dict(
 
 
 def with_hole(mask: Tensor) -> Tensor:
-    """Return the mask with a hole behind the first real token."""
+    """Return the mask with a false after the first real token."""
     return mask.clone().index_fill_(-1, torch.tensor([6]), False)
 
 

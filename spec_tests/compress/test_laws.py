@@ -44,7 +44,7 @@ INDEX_BYTES = 8
 
 @st.composite
 def padded(draw):
-    """Rows in every scope by every refinement; at times a window that comes off the budget."""
+    """Inputs of `compress`; for some, the budget includes the excluded window."""
     if draw(st.integers(0, 3)):
         return draw(compress())
     settings = draw(graph_settings(window=st.just(True)))
@@ -157,7 +157,7 @@ def test_without_padding_it_is_three_calls(impl, x):
 @pytest.mark.spec("GraphKV-1", "GraphKV-4.1")
 @pytest.mark.parametrize(("kind", "kept"), [("kk", [0, 1]), ("qk", [0, 2]), ("kv", [0, 1])])
 def test_a_graph_compares_the_vectors_of_its_kind(impl, kind, kept):
-    """The first token's key is the third's, and its query the second's key."""
+    """The first and third token have one key; the first query equals the second key."""
     across, along = [1.0, 0.0], [0.0, 1.0]
     keys, queries = torch.tensor([[across, along, across]]), torch.tensor([[along, across, along]])
     scored = unprotected_scores(torch.tensor([[1.0, 0.75, 0.5]]))
@@ -190,7 +190,7 @@ def test_nothing_of_the_cache_stays_alive(impl, x):
 @pytest.mark.spec("HubKV-10")
 @given(scored_caches("head", None, smooth=True, marked=False), st.integers(0, 8))
 def test_the_gate_of_each_row_sees_what_its_own_budget_removes(impl, x, keep):
-    """A row that keeps everything is not corrected at all; NMS, which has no gate, is."""
+    """A row that keeps everything keeps its scores."""
     keep = min(keep, x["keys"].shape[-2])
     cache = impl.compress(**x, keep=keep, refinement=HubSettings())
     for at, start in row_indices_and_starts(x | dict(scope="head")):
@@ -209,7 +209,7 @@ def test_the_gate_of_each_row_sees_what_its_own_budget_removes(impl, x, keep):
 @pytest.mark.parametrize("settings", [HubSettings(), NmsSettings()], ids=str)
 @pytest.mark.argument_checks
 def test_a_real_score_below_0_is_refused_unless_it_is_protected_from_suppression(impl, settings):
-    """NMS reads no protected score; padding is read by nothing."""
+    """NMS does not read protected scores, and no refinement reads padding."""
     keys, valid = torch.ones(1, 3, 2), torch.tensor([False, True, True])
     protected = torch.tensor([[False, True, False]])
     for place in (2, 1, 0):
@@ -244,7 +244,7 @@ def test_with_attention_mass_it_is_a_hex_prefill(impl, stream, config):
 
 @st.composite
 def chosen(draw, settings=(None,)):
-    """A span of blocks, distinct scores, and a budget."""
+    """Inputs of whole blocks with a budget and Gaussian scores, so without ties."""
     batch, tokens = draw(st.sampled_from([(), (2,)])), 4 * draw(st.integers(1, 3))
     shape = (*batch, 2, tokens)
     return dict(
@@ -283,7 +283,7 @@ def test_heavy_hitters_stand_beside_protected_tokens_and_the_window(impl, x):
     ids=str,
 )
 def test_another_refinement_makes_other_heavy_hitters(impl, refinement, expected):
-    """Two neighbours with the same key share the top; a token apart from them comes third."""
+    """Two neighbours with the same key have the highest scores; a distant token is third."""
     scores = torch.tensor([[0.0, 1.0, 0.9, 0.0, 0.0, 0.0, 0.7, 0.0]])
     keys = torch.eye(8)[None].clone()
     keys[0, 2] = keys[0, 1]
@@ -369,7 +369,7 @@ def test_what_is_chosen_is_read_back_exactly(impl, x):
 
 @pytest.mark.spec("HEX-3.3b")
 def test_normalized_scores_are_divided_by_the_queries_that_saw_the_token(impl):
-    """Of four tokens the last was seen once: its 1 weighs more than the first one's 3 of 4."""
+    """The last of four tokens was seen by one query: its score 1 exceeds the first one's 3 of 4."""
     scores = torch.tensor([[3.0, 0.0, 0.0, 1.0]])
     scored = unprotected_scores(scores)
     config = HexConfig(block=4, density=0.0, recent=0, heavy=0.25)

@@ -1,4 +1,4 @@
-"""Every scorer, refinement, scope and store through the same calls."""
+"""Every scorer, refinement, scope and store in the same calls."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from spec_tests.inputs import SCORED
 
 
 class Prompt(NamedTuple):
-    """What two layers compute of two rows, ten tokens and seven behind padding."""
+    """Tensors of two layers and two rows of ten tokens, three of them padding in the second row."""
 
     queries: Tensor
     keys: Tensor
@@ -28,7 +28,7 @@ keys, values, hidden, *queries = torch.randn(5, 2, 2, 2, 10, 4, generator=genera
 VALID = torch.arange(10) >= torch.tensor([0, 3])[:, None]
 PROMPT = Prompt(torch.cat(queries, -3), keys, values, hidden[..., 0, :, :], VALID.expand(2, 2, 10))
 
-# What a head keeps in each layer of each row, by the systems that say so.
+# The number of tokens that each head keeps by layer and row, for systems that set it.
 BUDGETS: dict[str, Callable[[Any, Prompt], Tensor]] = dict(
     pyramidkv=lambda impl, x: impl.pyramidkv_budgets(
         keep=4, layers=2, tokens=x.valid[0].sum(-1), window=2
@@ -46,20 +46,20 @@ HEX = HexConfig(block=4, density=0.0, recent=1)
 
 @pytest.fixture(scope="module")
 def scored(impl, request) -> tuple[Scored, Tensor | None]:
-    """What a scorer says of all tokens, and what it lets a head keep, if it says that too."""
+    """The scores of a scorer, and the budgets of its system, if it sets any."""
     budgets = BUDGETS.get(request.param)
     scorer = SCORED["snapkv" if request.param == "pyramidkv" else request.param]
     return scorer(impl, **PROMPT._asdict()), budgets and budgets(impl, PROMPT)
 
 
 def pools(budgets: Tensor, scope: str) -> Tensor:
-    """Add up what the two heads of each layer keep, by pools."""
+    """Return the budget of each pool, from the budgets of heads by layer."""
     heads = budgets[..., None].expand(2, 2, 2)
     return dict(head=heads, layer=heads.sum(-1), model=heads.sum((0, -1)))[scope]
 
 
 def crossed(test: Callable[..., None]) -> Any:
-    """Run a test for every scorer, refinement and scope."""
+    """Parametrise a test with every scorer, refinement and scope."""
     test = pytest.mark.parametrize("scored", [*SCORED, "pyramidkv"], indirect=True)(test)
     names = [type(refinement).__name__ for refinement in REFINEMENTS]
     test = pytest.mark.parametrize("refinement", REFINEMENTS, ids=names)(test)

@@ -13,7 +13,7 @@ from spec_tests.variants.registry import register_variant
 
 
 def each_row(scored, scope, valid):
-    """Yield how to index each row of a batch, and its real tokens."""
+    """Yield the index of each row of a batch, and its real tokens."""
     model = scope == "model"
     for row in product(*map(range, scored.scores.shape[int(model) : -2])):
         start = 0 if valid is None else int((~valid[row]).sum())
@@ -32,7 +32,7 @@ def compared(refinement, at, keys, values, queries):
 
 
 def budget_of(keep, ratio, row, size):
-    """Return the budget of a pool of so many real entries, or of each pool of a row."""
+    """Return the budget of a pool of that many real entries, or of each pool of a row."""
     if ratio is not None:
         return torch.tensor(subtract_removed_count(size, ratio))
     return (keep[row] if isinstance(keep, torch.Tensor) else torch.tensor(keep)).clamp(max=size)
@@ -43,7 +43,7 @@ def row_by_row(
     keys, values, scored, *, keep=None, ratio=None, scope="head", refinement=None, queries=None,
     valid=None,
 ):  # fmt: skip
-    """Refine a row and keep its best, in Python."""
+    """Refine each row and keep its best tokens, in Python."""
     kept = torch.zeros_like(scored.protected)
     axes = {"head": 1, "layer": 2, "model": 3}[scope]
     for row, at in each_row(scored, scope, valid):
@@ -66,7 +66,7 @@ def select_and_evict(
     keys, values, scored, *, keep=None, ratio=None, scope="head", refinement=None, queries=None,
     valid=None, store=None,
 ):  # fmt: skip
-    """Copy out what is selected; for HEX, build the one block of the cache."""
+    """Select, then evict; for HEX, build the only block of the cache."""
     settings: Any = dict(
         keep=keep, ratio=ratio, scope=scope, refinement=refinement, queries=queries
     )
@@ -115,7 +115,7 @@ def into_hex(
 
 
 def stored(keys, values, scores, kept, valid, store, span):
-    """Return a cache of one block, in which padding widens no range and is kept nowhere."""
+    """Return a cache of one block, in which padding is never kept and widens no range."""
     heads, tokens, width = keys.shape[-3:]
     real = torch.ones(tokens, dtype=torch.bool) if valid is None else valid
     real = real[..., None, :].expand(keys.shape[:-1])

@@ -1,4 +1,4 @@
-"""Compression while decoding, entry by entry in Python lists."""
+"""Compression while decoding, entry by entry on Python lists."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,13 +10,13 @@ from reference import DecodingConfig
 
 Head = tuple[int, int]  # layer, head
 Held = dict[Head, list[tuple[int, float]]]  # position, raw score; oldest first
-Refine = Callable[[Tensor, float, Tensor], Tensor]  # of [heads, tokens], a ratio, what is outside
+Refine = Callable[[Tensor, float, Tensor], Tensor]  # scores of heads, ratio, excluded
 
 
 def simulate(prompt: Tensor, decoded: Tensor, config: DecodingConfig, refine: Refine) -> Any:
-    """Return what each head of one row holds after a prompt and some decoding.
+    """Return the entries of each head of one row after a prompt and some decoding.
 
-    Scores are [layers, heads, tokens]; the layers share a budget where the scope says so.
+    Scores are [layers, heads, tokens]. In the scope `"model"` the layers share a budget.
     """
     layers, heads, start = prompt.shape
     names = [(layer, head) for layer in range(layers) for head in range(heads)]
@@ -32,7 +32,7 @@ def simulate(prompt: Tensor, decoded: Tensor, config: DecodingConfig, refine: Re
 
 
 def shrink(held: Held, seen: int, config: DecodingConfig, refine: Refine) -> Held:
-    """Compress once."""
+    """Compress all heads, layer by layer unless the layers share a budget."""
     if config.scope == "model":
         return pooled(held, seen, config, refine)
     kept: Held = {}
@@ -43,7 +43,7 @@ def shrink(held: Held, seen: int, config: DecodingConfig, refine: Refine) -> Hel
 
 
 def pooled(held: Held, seen: int, config: DecodingConfig, refine: Refine) -> Held:
-    """Compress heads that are refined together; each its own pool in the scope of a head."""
+    """Compress heads that are refined together; in the scope `"head"` each is its own pool."""
     length = seen
     if config.length == "held":
         length = sum(len(entries) for entries in held.values()) // max(1, len(held))

@@ -1,4 +1,4 @@
-"""Draws of compression while decoding: settings, streams, caches on the way."""
+"""Strategies for compression while decoding: settings, streams, caches after some tokens."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -31,12 +31,12 @@ from spec_tests.refinement.strategies import (
 from spec_tests.strategies import INFINITE, NAN, NEGATIVE, Refusal, longer
 
 INTERVAL = 3
-"""The longest interval: streams are short, and some cross it twice."""
+"""The longest interval; streams are short, and some contain two intervals."""
 
 
 @st.composite
 def configs(draw, scopes=("head", "layer", "model"), refinements=None):
-    """Small targets; sinks that fit into them."""
+    """Settings with small targets, and sinks that fit into them."""
     scope, target = draw(st.sampled_from(scopes)), draw(st.sampled_from([3, 2, 4, 1, 5]))
     if refinements is None:
         graphs = graph_settings(
@@ -58,7 +58,7 @@ def configs(draw, scopes=("head", "layer", "model"), refinements=None):
 
 @st.composite
 def streams(draw, config, tokens, lead=None, heads=None):
-    """Keys, values and scores of some tokens."""
+    """Keys, values and scores of `tokens` tokens."""
     if lead is None:
         lead = draw(leading_shapes(config.scope))
     shape = (*lead, heads or draw(st.sampled_from([2, 1])), tokens)
@@ -66,19 +66,19 @@ def streams(draw, config, tokens, lead=None, heads=None):
     scores = draw(importance(*shape, smooth=smooth))
     if isinstance(config.refinement, GraphSettings):
         return draw(vectors(*shape, WIDTH)), draw(vectors(*shape, WIDTH)), scores
-    # each number says whose it is: a token in the wrong place cannot look right
+    # every number is different, so that a token in a wrong place is detected
     keys = torch.arange(torch.Size(shape).numel() * WIDTH).view(*shape, WIDTH).float()
     return keys, -1 - keys, scores
 
 
 def part(stream: Sequence[Tensor], start: int, stop: int | None = None) -> list[Tensor]:
-    """Return keys, values and scores of the tokens from one to another."""
+    """Return keys, values and scores of the tokens from `start` to `stop`."""
     return [x[..., start:stop, :] for x in stream[:2]] + [stream[2][..., start:stop]]
 
 
 @st.composite
 def start(draw, **fixed):
-    """A prompt, perhaps padded on the left."""
+    """Inputs of a prompt, with or without padding on the left."""
     config = draw(configs(**fixed))
     tokens = draw(few)
     keys, values, scores = draw(streams(config, tokens))
@@ -88,7 +88,7 @@ def start(draw, **fixed):
 
 @st.composite
 def caches(draw, **fixed):
-    """A cache after a prompt and some tokens, and what these were."""
+    """A cache after a prompt and some tokens, and all these tokens."""
     x = draw(start(**fixed))
     lead, heads = x["scores"].shape[:-2], x["scores"].shape[-2]
     cache = reference.decoding_start(**x)
@@ -98,7 +98,7 @@ def caches(draw, **fixed):
 
 @st.composite
 def append(draw, **fixed) -> Any:
-    """A cache, what comes next, and perhaps what it adds to the scores held."""
+    """A cache, its next tokens, and mass for the stored scores or None."""
     cache = draw(caches(**fixed))
     lead, heads = cache.pending_scores.shape[:-2], cache.pending_scores.shape[-2]
     keys, values, scores = draw(
@@ -122,7 +122,7 @@ graph = GraphSettings(count=2)
 
 
 def other(says: str, **settings: Any) -> Refusal:
-    """Return a refusal of settings that do not fit each other."""
+    """Return a refusal of settings that contradict each other."""
     return Refusal("config", config._replace(**settings), ValueError, says)
 
 
@@ -145,7 +145,7 @@ bad_tokens = [
 
 
 def due(cache):
-    """Return a cache of whose pending tokens there are as many as an interval has."""
+    """Return a cache whose number of pending tokens equals its interval."""
     pending = cache.pending_scores.shape[-1]
     return cache._replace(config=cache.config._replace(interval=pending))
 

@@ -20,7 +20,7 @@ plain = st.none() | hub_settings | nms_settings
 
 
 def held(impl, cache):
-    """Return the positions each head holds."""
+    """Return the positions in each head."""
     view = impl.decoding_read(cache)
     rows = zip(view.positions.flatten(0, -2), view.present.flatten(0, -2), strict=True)
     return [place[here].tolist() for place, here in rows]
@@ -88,7 +88,7 @@ def test_a_prompt_is_compressed_as_any_cache_is(impl, x):
 
 @given(INPUTS["decoding_append"])
 def test_raw_scores_survive_refinement(impl, x):
-    """What is stored is what was given, whatever the entry was worth after refinement."""
+    """The cache stores the given scores, not the refined ones."""
     x["mass"] = None
     before, cache = impl.decoding_read(x["cache"]), impl.decoding_append(**x)
     after = impl.decoding_read(cache)
@@ -120,7 +120,7 @@ def test_mass_is_added_to_the_scores_of_what_is_held(impl, x):
 
 @given(caches())
 def test_a_cache_weighs_what_it_holds(impl, cache):
-    """No storage outlives its tokens: 4 bytes a number and a score, 8 a position and a count."""
+    """No evicted token takes memory: 4 bytes a number and a score, 8 a position and a count."""
     new = torch.zeros(*cache.pending_scores.shape[:-1], 1)
     rows = torch.zeros(*new.shape, cache.pending_keys.shape[-1])
     after = impl.decoding_append(cache, rows, rows, new)
@@ -134,10 +134,10 @@ def test_a_cache_weighs_what_it_holds(impl, cache):
 
 @pytest.mark.spec("HubKV-10")
 def test_the_gate_sees_all_that_was_removed_of_the_text(impl):
-    """Of 17 tokens 2 stay: λ is (1 - 2/17)², and 0.79 beside 0.8 falls to 0.48.
+    """Two of 17 tokens stay: λ is (1 - 2/17)², and 0.79 beside the hub 0.8 falls to 0.48.
 
-    The last update alone removed 5 of 7: (5/7)² would leave 0.59 of it, more than the 0.55 of the
-    token that stands apart.
+    The last update alone removed 5 of 7: with (5/7)² the score 0.79 would fall to 0.59, which is
+    still above the score 0.55 of the distant token.
     """
     scores = torch.tensor([[0.001] * 12 + [0.8, 0.79, 0.002, 0.002, 0.55]])
     stream = scores[..., None], scores[..., None], scores
@@ -152,7 +152,7 @@ def test_the_gate_sees_all_that_was_removed_of_the_text(impl):
 @pytest.mark.parametrize("settings", [HubSettings(1, tau=0.0), NmsSettings(1, 0.5)], ids=str)
 @pytest.mark.parametrize(("in_the_text", "expected"), [(False, [1, 10]), (True, [1, 5])])
 def test_neighbours_are_so_in_the_cache_or_in_the_text(impl, settings, in_the_text, expected):
-    """Tokens 1, 5, 8 and 10 stand side by side in the cache, and far apart in the text."""
+    """Tokens 1, 5, 8 and 10 are adjacent in the cache, and far apart in the text."""
     keys, scores = torch.zeros(1, 10, 1), torch.zeros(1, 10)
     scores[0, 1], scores[0, 5], scores[0, 8] = 0.75, 0.625, 0.375
     config = DecodingConfig(3, 1, "head", sinks=0, recent=0)
@@ -200,7 +200,7 @@ def test_sinks_are_so_by_their_first_position_and_stay(impl):
 @pytest.mark.parametrize("scope", ["head", "layer", "model"])
 @given(st.integers(60, 300), st.integers(0, 99), st.integers(0, 3), st.integers(5, 9))
 def test_the_window_is_a_fiftieth_of_all_tokens_seen(impl, scope, tokens, padding, updates, target):
-    """Older tokens score higher: what is kept of the late ones is kept for being recent."""
+    """Older tokens score higher, so that late tokens are kept by the recent window only."""
     for length in ("seen", "held"):
         config = DecodingConfig(target, 10, scope, sinks=2, length=length)
         valid = torch.arange(tokens + padding) >= torch.tensor([[0], [padding]])
@@ -222,7 +222,7 @@ def test_the_window_is_a_fiftieth_of_all_tokens_seen(impl, scope, tokens, paddin
 
 @pytest.mark.spec("HubKV-11")
 def test_after_the_prompt_and_update_of_the_paper_330_tokens_are_recent(impl):
-    """Of 16384 + 128 tokens, at a target of 1024; of the 1152 held, 2 % are 23."""
+    """2 % of 16384 + 128 tokens; 2 % of the 1152 tokens in the cache are 23."""
     scores = -torch.arange(16512.0).view(1, 1, -1)
     stream = scores[..., None], scores[..., None], scores
     for length, recent in (("seen", 330), ("held", 23)):
@@ -245,7 +245,7 @@ def test_entries_of_all_layers_compete_by_default(impl):
 
 @pytest.mark.spec("HubKV-9")
 def test_head_weights_decide_what_decoding_keeps_by_default(impl):
-    """Two entries in all: 0.6 twice in a flat head, unless its weight lets the other's 0.55 by."""
+    """The flat head keeps two entries of score 0.6, unless weights favour the other head's 0.55."""
     keys, scores = torch.zeros(1, 2, 4, 1), torch.full((1, 2, 4), 0.6)
     scores[0, 1] = torch.tensor([0.0, 0.0, 0.0, 0.55])
     for tau, kept in ((0.0, [2, 0]), (0.5, [1, 1])):
@@ -258,7 +258,7 @@ def test_head_weights_decide_what_decoding_keeps_by_default(impl):
 
 @pytest.mark.spec("GraphKV-4.1")
 def test_the_graph_compares_what_the_cache_still_holds(impl):
-    """Token 0 is gone when its copy 8 comes: what is like nothing that is left stays as it is."""
+    """Token 0 is evicted before token 8, a copy of token 1, arrives."""
     keys = torch.eye(9)[None].clone()
     keys[0, 8] = keys[0, 1]
     stream = keys, keys, torch.tensor([[0.1, 0.9, 0.8, 0.1, 0.1, 0.1, 0.1, 0.1, 0.85]])
@@ -272,7 +272,7 @@ def test_the_graph_compares_what_the_cache_still_holds(impl):
 @pytest.mark.spec("GraphKV-H2O")
 @given(gaussian_tensor(2, 2, 9, 4), st.integers(1, 9), st.integers(1, 3))
 def test_attention_mass_over_prompt_and_decoding_is_that_of_one_pass(impl, x, prompt, step):
-    """H2O: the prompt's columns, then each new query's weights on all that is held and itself."""
+    """H2O: the prompt's mass, then the attention of each new query to the cache and to itself."""
     queries, keys = x
 
     config = DecodingConfig(9, 2, "head", sinks=0)

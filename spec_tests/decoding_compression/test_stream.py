@@ -1,4 +1,4 @@
-"""Any sequence of prompt and decoding, in any chunks: HubKV §4.3, as a state machine."""
+"""A state machine: any sequence of prompt and decoding, in any chunks (HubKV §4.3)."""
 
 import pytest
 import torch
@@ -17,10 +17,10 @@ from spec_tests.decoding_compression.strategies import part, start, streams
 
 
 def machine(impl) -> type[RuleBasedStateMachine]:
-    """Return the machine that runs one implementation."""
+    """Return the state machine of one implementation."""
 
     class Stream(RuleBasedStateMachine):
-        """A cache beside everything it was given, and one that gets its tokens one by one."""
+        """A cache, one that gets the same tokens one by one, and a record of all tokens."""
 
         @initialize(x=start())
         def begin(self, x):
@@ -53,7 +53,7 @@ def machine(impl) -> type[RuleBasedStateMachine]:
 
         @rule(amount=st.sampled_from([0.25, 1.0]))
         def attend(self, amount):
-            """Add to the scores of all that is held, as the attention of a query would."""
+            """Add mass to all scores in the cache, as the attention of a query does."""
             mass = torch.full(impl.decoding_read(self.cache).scores.shape, amount)
             nothing = part([*self.given[:2], self.given[2][..., 0]], 0, 0)
             self.cache = impl.decoding_append(self.cache, *nothing, mass=mass)
@@ -68,7 +68,7 @@ def machine(impl) -> type[RuleBasedStateMachine]:
 
         @invariant()
         def each_entry_is_where_it_was_put(self):
-            """Positions rise, and lead to the key, the value and the score that were given."""
+            """Positions increase; each entry has the key, value and score of its position."""
             view = impl.decoding_read(self.cache)
             heads = self.given[0].shape[-3]
             parts = [x.flatten(0, -3) for x in self.given]
@@ -85,7 +85,7 @@ def machine(impl) -> type[RuleBasedStateMachine]:
 
         @invariant()
         def counts_are_exact(self):
-            """What was stored is within the target; what is pending has all arrived since."""
+            """Stored entries are within the target; pending ones came after the compression."""
             view, config = impl.decoding_read(self.cache), self.cache.config
             assert self.cache.pending_scores.shape[-1] == self.since
             tokens = self.given[0].shape[-2]
@@ -103,7 +103,7 @@ def machine(impl) -> type[RuleBasedStateMachine]:
 
         @invariant()
         def protected_and_pending_tokens_are_there(self):
-            """Sinks for ever, and every token since the last compression."""
+            """Sinks are never evicted, nor any token since the last compression."""
             view, config = impl.decoding_read(self.cache), self.cache.config
             for head, places in enumerate(view.positions.flatten(0, -2).tolist()):
                 seen = int(self.cache.seen.flatten()[head // self.given[0].shape[-3]])
@@ -112,7 +112,7 @@ def machine(impl) -> type[RuleBasedStateMachine]:
 
         @invariant()
         def chunks_make_no_difference(self):
-            """One by one or many at once, the cache is the same."""
+            """The cache is the same for tokens one by one and for chunks."""
             assert_equal(self.cache, self.single)
 
     return Stream

@@ -12,12 +12,12 @@ from spec_tests.variants.registry import register_variant
 
 
 def wide(scores):
-    """Return scores in float32, or in float64 where they are."""
+    """Return scores in float32, or unchanged if they are float64."""
     return scores.to(torch.promote_types(scores.dtype, torch.float32))
 
 
 def refined_row(scores, outside, place, tokens, vectors, config):
-    """Refine a row among the neighbours that the cache gives, or the text."""
+    """Refine a row, where neighbours are those in the cache or those in the text."""
     settings, target = config.refinement, config.target
     ratio = max(0.0, 1 - target / max(1, tokens)) if config.ratio is None else config.ratio
     if not config.original_positions or isinstance(settings, reference.GraphSettings):
@@ -34,7 +34,7 @@ def refined_row(scores, outside, place, tokens, vectors, config):
 
 
 def shrink(view, seen, config):
-    """Keep of each pool the sinks, the recent window, and the best of the rest."""
+    """Keep the sinks of each pool, the recent window, and the best of the rest."""
     kept, scope = torch.zeros_like(view.present), config.scope
     layers = [slice(None)] * (scope == "model")
     for row in product(*map(range, kept.shape[len(layers) : -2])):
@@ -56,7 +56,7 @@ def shrink(view, seen, config):
         scores = refined_row(
             view.scores[at], shield | ~here, place, tokens, vectors, config
         )  # fmt: skip
-        # what is not there comes last, behind what a signal evicted
+        # missing entries come last, after those that a signal evicted
         scores = scores.clamp(min=torch.finfo(scores.dtype).min).masked_fill(~here, -torch.inf)
         axes = {"head": 1, "layer": 2, "model": 3}[scope]
         pools = here.flatten(-axes)
@@ -73,7 +73,7 @@ def shrink(view, seen, config):
 
 @register_variant("decoding_start")
 def all_held_then_shrunk(keys, values, scores, config, valid=None):
-    """Number the real tokens of each row, and shrink all of them once."""
+    """Number the real tokens of each row, and shrink all rows once."""
     real = torch.ones_like(scores, dtype=torch.bool)
     if valid is not None:
         real = real & valid[..., None, :]
@@ -86,7 +86,7 @@ def all_held_then_shrunk(keys, values, scores, config, valid=None):
 
 @register_variant("decoding_append")
 def token_by_token(cache, keys, values, scores, mass=None):
-    """Add the mass, then one token at a time; shrink whenever an interval is full."""
+    """Add the mass, then one token at a time; shrink after every full interval."""
     if mass is not None:
         here, mass = head_by_head(cache).present, wide(mass)
         older = mass.shape[-1] - cache.pending_scores.shape[-1]
@@ -109,7 +109,7 @@ def token_by_token(cache, keys, values, scores, mass=None):
 
 @register_variant("decoding_read")
 def head_by_head(cache):
-    """Write each head's entries at the right end of its row, and the pending ones behind."""
+    """Write each head's entries at the right end of its row, followed by the pending ones."""
     stored, (*heads, pending) = cache.stored, cache.pending_scores.shape
     scores, places = wide(cache.scores), stored.positions
     count = torch.Size(heads).numel()

@@ -1,4 +1,4 @@
-"""Draws of caches to evict from, and of what may hold tensors."""
+"""Strategies for caches to evict from, and for objects that may hold tensors."""
 
 import torch
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ from spec_tests.strategies import Refusal, booleans, grid, heads, longer
 
 @st.composite
 def evict(draw):
-    """A cache of few channels, or none; a mask of any counts, or one for all heads."""
+    """A cache with few channels or none; a mask with any counts, or one for all heads."""
     shape, width = (*draw(heads), draw(st.integers(0, 8))), draw(st.integers(0, 3))
     alike = booleans(shape[-1]).map(lambda row: row.expand(shape).clone())
     return dict(
@@ -22,7 +22,7 @@ def evict(draw):
 
 @st.composite
 def stored_bytes(draw):
-    """Containers of tensors, views and strangers, that share; a bare tensor has its own law."""
+    """Containers of shared tensors, views and other objects; a bare tensor has its own law."""
     tensor = draw(grid(4, 3))
     cache = DenseCache(tensor, tensor[:2], tensor.long())
     shapes = [

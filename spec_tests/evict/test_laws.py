@@ -1,4 +1,4 @@
-"""Eviction, and the bytes that go away with it: HubKV §2.1, GraphKV §4.1 and Table 5."""
+"""Eviction, and the bytes that it frees: HubKV §2.1, GraphKV §4.1 and Table 5."""
 
 from collections import deque
 from itertools import product, repeat
@@ -19,7 +19,7 @@ INDEX_BYTES = 8
 
 
 class Nested(NamedTuple):
-    """A cache somebody else might keep."""
+    """A cache of another project."""
 
     layers: list[dict[str, Tensor]]
     seen: int = 0
@@ -27,7 +27,7 @@ class Nested(NamedTuple):
 
 
 class Holder:
-    """An object with attributes, one of which leads back to itself."""
+    """An object with attributes, one of which is the object itself."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor, self.me, self.name = tensor, self, "cache"
@@ -43,20 +43,20 @@ class Slotted:
 
 
 class Derived(Slotted):
-    """Slots of its own beside inherited ones."""
+    """A class with its own slots and inherited ones."""
 
     __slots__ = ("more",)
 
 
 class Labelled(list[Tensor]):
-    """A container with an attribute."""
+    """A list with an attribute."""
 
     scale: Tensor
 
 
 @st.composite
 def keeping(draw, heads, counts):
-    """A cache whose heads keep so many of six entries each."""
+    """A cache whose heads keep the given numbers of six entries."""
     shape, kept = (*heads, 6, draw(st.integers(0, 3))), torch.zeros(*heads, 6, dtype=torch.bool)
     for head, count in zip(product(*map(range, heads)), counts, strict=False):
         kept[head][draw(st.permutations(range(6)))[:count]] = True
@@ -65,20 +65,20 @@ def keeping(draw, heads, counts):
 
 @st.composite
 def ragged(draw):
-    """A cache whose first head keeps fewer than its last."""
+    """A cache whose first head keeps nothing and whose last head keeps all."""
     counts = [0, *draw(st.lists(st.integers(0, 5), min_size=1, max_size=3)), 6]
     return draw(keeping((len(counts),), counts))
 
 
 @st.composite
 def even(draw):
-    """A cache whose heads keep equally many."""
+    """A cache whose heads all keep the same number."""
     heads = draw(st.sampled_from([(), (3,), (2, 2), (0, 2)]))
     return draw(keeping(heads, repeat(draw(st.integers(0, 6)))))
 
 
 def sizes(x):
-    """Return the bytes one entry takes, and how many entries are kept."""
+    """Return the bytes of one entry, and the number of kept entries."""
     width, element = x["keys"].shape[-1], x["keys"].element_size()
     return 2 * width * element + INDEX_BYTES, int(x["kept"].sum())
 

@@ -1,4 +1,4 @@
-"""Other correct ways to evict, and to weigh what is left."""
+"""Other correct ways to evict, and to count bytes."""
 
 import torch
 
@@ -8,7 +8,7 @@ from spec_tests.variants.registry import register_variant
 
 @register_variant("evict")
 def by_boolean_indexing(keys, values, kept):
-    """Index with the mask: entries come out head after head, in position order."""
+    """Index with the mask: entries come head by head, in position order."""
     *heads, tokens, width = keys.shape
     counts = kept.sum(-1).flatten()
     places = torch.arange(tokens).expand(kept.shape)[kept]
@@ -25,7 +25,7 @@ def by_boolean_indexing(keys, values, kept):
 
 @register_variant("evict")
 def by_gather(keys, values, kept):
-    """Sort the kept positions to the front, and gather them; unequal heads are cut apart."""
+    """Sort the kept positions to the front and gather them; cut unequal heads apart."""
     counts = kept.sum(-1)
     most = int(counts.max()) if counts.numel() else 0
     order = kept.int().argsort(dim=-1, descending=True, stable=True)[..., :most]
@@ -40,7 +40,7 @@ def by_gather(keys, values, kept):
 
 @register_variant("stored_bytes")
 def by_a_walk(object):
-    """Keep a list of what is still to be looked at, and the storages met."""
+    """Keep a list of the objects to visit, and of the storages found."""
     waiting, seen, sizes = [object], set(), {}
     while waiting:
         one = waiting.pop()

@@ -1,4 +1,4 @@
-"""How much memory our own graphs ask for at once: of no other module is this asked."""
+"""The memory that our graphs allocate; other modules are not tested for it."""
 
 import pytest
 import torch

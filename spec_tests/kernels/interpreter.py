@@ -30,9 +30,9 @@ ORDERS: dict[str, Order] = {
 def patch_once() -> None:
     """Patch Triton's language for the interpreter once, with caches and stricter checks.
 
-    Unpatched, the interpreter patches the language in every call of a device function, rebuilds the
-    type of every value, derives the result type of every pair of values, and checks integers for
-    overflow. It also rounds the product of a fused multiply-add, which a GPU does not.
+    Unpatched, the interpreter patches the language in every call of a device function, and rebuilds
+    the type of every value. It also derives the result type of every pair of values, and checks
+    integers for overflow. It rounds the product of a fused multiply-add, which a GPU does not.
     """
     if not hasattr(interpreter._patch_lang, "__wrapped__"):
         interpreter._patch_attr = interpreted
@@ -143,7 +143,7 @@ def interpreted(home: Any, name: str, member: Any, _: Any, scope: Any) -> None:
 
 
 def remember_types() -> None:
-    """Cache by its name what Triton computes from a type; unwrap only values that may need it."""
+    """Cache Triton's results on types by the type's name; unwrap only values that may need it."""
     block: Any = tl.block_type
     same, unwrap = tl.dtype.__eq__, tl.core._unwrap_if_constexpr
     plain = frozenset({int, float, bool, type(None), tl.tensor, tl.dtype, tl.block_type})

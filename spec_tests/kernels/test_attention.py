@@ -85,7 +85,7 @@ def test_mass_agrees_over_several_tiles_of_full_width(name, count, tokens, dtype
         x["log_sum_exp"] = log_sum_exp(
             x["queries"].float(), x["keys"].float(), valid=x.get("valid")
         )
-    with small_blocks(32 if dtype == torch.float32 else 8):  # float32 takes a quarter of it
+    with small_blocks(32 if dtype == torch.float32 else 8):  # float32 takes a quarter
         found = getattr(kernels, name)(**x)
     assert_as_accurate(found, getattr(reference, name), x)
 

@@ -94,7 +94,7 @@ CALLS: dict[str, Any] = {
     ),
     "sensitivity": (MASS, lambda kv: kv.sensitivity(*stream(9, 9), prompt=8, configs=[HEX])),
 }
-"""The kernels that each composition launches, and a call of it; keys start with its name."""
+"""The kernels that each composition launches, and a call of it; a key starts with a name."""
 SHORT = reference.DecodingConfig(target=6, interval=2, sinks=1, recent=1)
 
 
@@ -140,7 +140,7 @@ def test_a_composition_on_a_gpu_runs_the_kernels_of_its_leaves(call):
 
 
 def test_a_composition_over_vectorised_leaves_is_seen():
-    """On a CPU the same calls launch nothing, as a composition without its kernels would."""
+    """On a CPU the same calls launch no kernel, as a composition without kernels does."""
     for _, run in CALLS.values():
         with ran() as found:
             run(optimized)

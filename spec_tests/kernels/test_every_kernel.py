@@ -24,7 +24,7 @@ from spec_tests.mutants.patched_source import patched_kernels
 from spec_tests.report.calls import mapped
 
 every_row = pytest.mark.parametrize("name", kernels.LAUNCHERS)
-WAITS = {"evict", "hex_compress"}  # for the size of what is left
+WAITS = {"evict", "hex_compress"}  # for the size of the result
 every_row_that_waits_for_nothing = pytest.mark.parametrize(
     "name", [name for name in kernels.LAUNCHERS if name not in WAITS]
 )

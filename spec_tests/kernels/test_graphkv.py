@@ -65,7 +65,7 @@ def test_tied_edges_reach_the_first_tokens_of_any_tile(tokens):
 
 @pytest.mark.parametrize(("count", "rule"), [(1, "sum"), (12, "product"), (60, "sequential")])
 def test_long_lists_are_looked_through_in_turns(count, rule):
-    """There are more sub-tiles, edges and neighbours than a program handles at a time."""
+    """There are more sub-tiles, edges and neighbours than a program handles at once."""
     x: dict[str, Any] = layer(100) | dict(keep=100, count=count, rule=rule)
     home = import_module("optimized.kernels.graphkv.refine")
     with (

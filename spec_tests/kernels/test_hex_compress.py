@@ -21,7 +21,7 @@ DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 def span(
     bits, width, tokens=130, dtype=torch.float16, value_group="token", scales=None, seed=0
 ) -> dict[str, Any]:
-    """Return two rows of two heads, some entries of which are kept: all of a token, or no few."""
+    """Return two rows of two heads with kept entries: whole tokens, and a tenth of the others."""
     generator = torch.Generator().manual_seed(seed)
     noise = torch.randn(2, 2, 2, tokens, width, generator=generator)
     expander = torch.rand(tokens, 2 * width, generator=generator) < 0.1

@@ -95,7 +95,7 @@ def test_moments_are_taken(last, scores):
 
 @pytest.mark.parametrize(("dtype", "digit"), [(torch.bfloat16, 5), (torch.float32, 8)])
 def test_entries_are_selected(last, dtype, digit):
-    """It checks the keys, their counts and the mask, cut among equal scores."""
+    """Test the keys, their counts and the mask; the cut is among equal scores."""
     scores, width = sparse(dtype), 8 * dtype.itemsize
     scores[-BLOCK:] = torch.rand(BLOCK, generator=torch.Generator().manual_seed(0))
     integer = select.INTEGERS[dtype]
@@ -127,7 +127,7 @@ def test_the_last_of_many_pools_is_cut(last):
     last(select.cut_kernel, found, counts, ties, cuts, pools, 1, place=pools - 1,
          STEP=step, BINS=bins, MOST=bins, TILES=1)  # fmt: skip
     assert_equal(cuts[-3:], torch.tensor([7, 0, 2]))
-    # the next kernel reads the digits of the step before, and counts those of this one
+    # the next kernel reads the digits of the step before, and counts its own
     keys = sparse(torch.int32, pools * BLOCK)
     keys[-BLOCK:] = 7 << 8 | 9
     found[-1] = found[-2 * pools - 1] = 2
@@ -148,7 +148,7 @@ def at_the_end(part, size):
 def as_last_of(rows: int, launch: Any, *still: str) -> dict[str, Any]:
     """Return the arguments of a launch for one row, moved to the last of many rows.
 
-    Tensors named in `still` are common to all rows and stay as they are.
+    Tensors named in `still` are shared by all rows and are not moved.
     """
 
     def moved(name: str, x: Any) -> Any:

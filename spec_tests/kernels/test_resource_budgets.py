@@ -1,4 +1,4 @@
-"""Every kernel is compiled ahead of time, and what does not fit is a miss."""
+"""Every kernel is compiled ahead of time; one that exceeds its budget is reported."""
 
 from concurrent.futures import ThreadPoolExecutor
 

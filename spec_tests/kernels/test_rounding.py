@@ -1,4 +1,4 @@
-"""Loads and stores of kernels convert numbers as torch does, in the interpreter too."""
+"""Loads and stores of kernels convert numbers as torch does, also in the interpreter."""
 
 from operator import index
 from types import SimpleNamespace

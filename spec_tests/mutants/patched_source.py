@@ -57,10 +57,10 @@ def patched_reference(file: str, old: str, new: str) -> Names:
 
 
 def changed_statements(file: str, old: str, new: str) -> ast.Module:
-    """Return the statements of a file that differ once `old` is replaced by `new`.
+    """Return the statements of a file that differ after `old` is replaced by `new`.
 
     Raises:
-        ValueError: there is none. A failed assertion would count as a detection of the mutant.
+        ValueError: no statement differs. A failed assertion would count as a detection.
     """
     before, _, after = text(file).partition(old)
     first = 1 + before.count("\n")

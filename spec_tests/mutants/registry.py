@@ -25,7 +25,7 @@ from spec_tests.mutants.patched_source import kernel_text, patched_kernels, patc
 class Mutant(NamedTuple):
     """One wrong implementation."""
 
-    place: str  # the file that it changes
+    place: str  # the changed file
     fault: str  # the mistake, in words
     detected_by: str  # the end of the detecting test's id
     module: Any

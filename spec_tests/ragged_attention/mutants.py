@@ -5,11 +5,11 @@ from spec_tests.mutants.registry import register_mutants
 mutant = register_mutants("ragged_attention")
 mutant("""
 vector:two-heads-of-one-and-three-entries
-  neighbours_entries: a head reads the entries of the next one too
+  neighbours_entries: a head also attends to the entries of the next head
   - int(cache.offsets[number + 1])
   + int(cache.offsets[min(number + 2, len(cache.offsets) - 1)])
 vector:later-new-tokens-are-not-seen
-  new_tokens_from_the_future: a query sees new tokens after its own
+  new_tokens_from_the_future: a query attends to new tokens after its own
   - if not (causal and j > at)
   + if not (causal and j > tokens)
 test_a_query_that_sees_nothing_reads_nothing
@@ -17,7 +17,7 @@ test_a_query_that_sees_nothing_reads_nothing
   - bool(valid[(*row, j)]) or (causal and j == at)
   + bool(valid[(*row, j)])
 test_each_head_attends_to_its_own_entries_and_to_the_new_tokens
-  ragged_heads_dealt_in_turn: query head h reads entry head h modulo their number
+  ragged_heads_dealt_in_turn: query head h uses the entries of head h modulo their number
   - place = (*row, h // group)
   + place = (*row, h % keys.shape[-3])
 """)

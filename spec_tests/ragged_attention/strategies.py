@@ -1,4 +1,4 @@
-"""Heads of different lengths, and what came since."""
+"""Strategies for heads of different lengths, and for new tokens."""
 
 import torch
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ from spec_tests.strategies import Refusal, booleans, gaussian_tensor, grid, long
 
 @st.composite
 def attending(draw, causal=st.booleans(), padded=st.booleans()):  # noqa: B008
-    """One to three heads of no entry or several, of one, two or eight query heads each."""
+    """Inputs of up to three heads with 0 to 5 entries, and one, two or eight query heads each."""
     batch, kv_heads = draw(st.sampled_from([(), (1,), (2,), (0,)])), draw(st.integers(0, 3))
     group, width = draw(st.sampled_from([1, 2, 8])), draw(st.integers(1, 4))
     causal, tokens = draw(causal), draw(st.integers(0, 4))

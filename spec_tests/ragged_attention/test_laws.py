@@ -1,4 +1,4 @@
-"""Attention over heads of different lengths: HEX §3.1 on what GraphKV §4.1 leaves."""
+"""Attention over heads of different lengths: HEX §3.1 on the result of GraphKV §4.1."""
 
 from itertools import product
 
@@ -14,7 +14,7 @@ from spec_tests.ragged_attention.strategies import attending
 
 
 def whole(queries, cache, keys, values, valid, causal, scale):
-    """Attend to full tensors in which all that no query of a head may see is gone."""
+    """Attend with tensors that contain only the entries and tokens that a query sees."""
     outputs, column = torch.zeros_like(queries), torch.arange(keys.shape[-2])
     heads, count = queries.shape[-3:-1]
     for number, place in enumerate(np.ndindex(*keys.shape[:-2])):
@@ -31,7 +31,7 @@ def whole(queries, cache, keys, values, valid, causal, scale):
     return outputs
 
 
-whole.__name__ = "attention"  # so that the rounding of its sums is judged as of those
+whole.__name__ = "attention"  # so that its tolerance is that of attention
 
 
 @pytest.mark.spec("HEX-3.1a", "GraphKV-4.1")

@@ -7,7 +7,7 @@ from spec_tests.variants.registry import register_variant
 
 
 def dtype_of(*tensors):
-    """Return the dtype in which tensors meet, at least float32."""
+    """Return the common dtype of tensors, at least float32."""
     dtype = torch.float32
     for x in tensors:
         dtype = torch.promote_types(dtype, x.dtype)
@@ -15,7 +15,7 @@ def dtype_of(*tensors):
 
 
 def new_ones_seen(queries, keys, valid, causal):
-    """Mark which new tokens a query sees, `[*batch, 1, queries, tokens]`."""
+    """Mark the new tokens that each query sees, `[*batch, 1, queries, tokens]`."""
     count, tokens = queries.shape[-2], keys.shape[-2]
     at = torch.arange(tokens - count, tokens)[:, None]
     column = torch.arange(tokens)
@@ -52,7 +52,7 @@ def padded(queries, cache, keys, values, valid=None, causal=True, scale=None):
 
 @register_variant("ragged_attention")
 def head_by_head(queries, cache, keys, values, valid=None, causal=True, scale=None):
-    """PyTorch's own attention, a call for each head."""
+    """Call PyTorch's own attention once for each head."""
     exact, kv_heads = dtype_of(queries, keys, cache.keys), keys.shape[-3]
     group, out = queries.shape[-3] // max(1, kv_heads), torch.zeros_like(queries)
     fresh = new_ones_seen(queries, keys, valid, causal)[..., 0, :, :]

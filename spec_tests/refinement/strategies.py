@@ -1,4 +1,4 @@
-"""Draws of scores to refine, for whole compressors too: settings, rows, vectors, padding."""
+"""Strategies for scores to refine: settings, rows, vectors, padding."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from spec_tests.strategies import NAN, NEGATIVE, Refusal, gaussian_tensor, longe
 WIDTH = 4
 
 hub_settings = st.sampled_from([HubSettings(), HubSettings(radius=1, gamma=0.25, tau=1.0)])
-# factors that a grid number keeps exact when it is multiplied by them
+# the products of a grid number and one of these factors are exact
 nms_settings = st.sampled_from([NmsSettings(1, 0.5), NmsSettings(3, 0.25), NmsSettings(0, 0.5)])
 
 either, never = st.booleans(), st.just(False)
@@ -21,7 +21,7 @@ either, never = st.booleans(), st.just(False)
 
 @st.composite
 def graph_settings(draw, per_head=either, kinds=("kk", "kv", "vv"), window=never):
-    """A graph of few neighbours, on edges that are exact."""
+    """Graph settings with few neighbours, for vectors with exact cosines."""
     return GraphSettings(
         count=draw(st.integers(0, 3)),
         kind=draw(st.sampled_from(kinds)),
@@ -39,14 +39,14 @@ refinements = st.none() | hub_settings | nms_settings | graph_settings()
 
 @st.composite
 def leading_shapes(draw, scope):
-    """Everything before the heads."""
+    """The axes before the heads."""
     more, empty = (
         ([(2, 2), (2,), (1, 2)], (2, 0)) if scope == "model" else ([(2,), (), (1, 2)], (0,))
     )
     return draw(st.sampled_from([*more, *more, *more, empty]))
 
 
-# so that most examples have something to choose from
+# mostly several, so that there is something to choose from
 few = st.sampled_from([*range(3, 9), *range(3, 9), 2, 1, 0])
 heads = st.sampled_from([2, 1])
 seeds = st.integers(0, 2**16).map(lambda seed: torch.Generator().manual_seed(seed))
@@ -54,7 +54,7 @@ seeds = st.integers(0, 2**16).map(lambda seed: torch.Generator().manual_seed(see
 
 @st.composite
 def vectors(draw, *shape):
-    """Keys or values whose cosines are exact, of heads apart and of heads side by side."""
+    """Keys or values with exact cosines, of single heads and of joined heads."""
     *batch, heads, tokens, width = shape
     side = draw(lattice(*batch, tokens, heads * width))
     return side.unflatten(-1, (heads, width)).movedim(-2, -3).contiguous()
@@ -62,7 +62,7 @@ def vectors(draw, *shape):
 
 @st.composite
 def importance(draw, *shape, smooth):
-    """Scores: smooth ones where head statistics decide between heads, else many ties."""
+    """Scores: Gaussian where statistics decide between heads, else with many ties."""
     if smooth:
         return draw(gaussian_tensor(*shape)).abs()
     return torch.randint(0, 9, shape, generator=draw(seeds)) / 8
@@ -76,30 +76,30 @@ def marks(draw, *shape):
 
 @st.composite
 def paddings(draw, *rows, tokens):
-    """True from some place on in each row, now and then nowhere."""
+    """A mask that is true from some position on in each row, sometimes nowhere."""
     starts = torch.randint(0, tokens + 1, (*rows, 1), generator=draw(seeds))
     return torch.arange(tokens) >= starts
 
 
 def unprotected_scores(scores: Tensor) -> Scored:
-    """Return scores of which nothing is protected."""
+    """Return scores without protected tokens."""
     return Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
 
 
 def shape_of_rows(scores: Tensor, scope: str) -> torch.Size:
-    """Return the axes before the heads, without layers that share a budget."""
+    """Return the axes before the heads, without the layers if they share a budget."""
     return scores.shape[1 if scope == "model" else 0 : -2]
 
 
 def spread(valid: Tensor, shape: torch.Size, scope: str) -> Tensor:
-    """Return the mask of real tokens over all that is scored."""
+    """Return the mask of real tokens, expanded to the shape of scores."""
     valid = valid[..., None, :]
     return (valid[None] if scope == "model" else valid).expand(shape)
 
 
 @st.composite
 def scored_caches(draw, scope, refinement, smooth=False, marked=True, unpadded=True):
-    """Keys, values, scores, and perhaps padding."""
+    """Keys, values and scores, with or without padding."""
     lead, tokens = draw(leading_shapes(scope)), draw(few)
     shape = (*lead, draw(heads), tokens)
     smooth = smooth or (isinstance(refinement, HubSettings) and scope != "head")
@@ -121,7 +121,7 @@ def scored_caches(draw, scope, refinement, smooth=False, marked=True, unpadded=T
 
 @st.composite
 def refinement_inputs(draw, settings):
-    """Scores and vectors of a batch of layers, to be refined in one way."""
+    """Scores and vectors of a batch of layers, for one kind of refinement."""
     x = draw(scored_caches("head", None))
     vectors_of_queries = draw(vectors(*x["keys"].shape))
     keep = draw(st.integers(0, x["keys"].shape[-2]))
@@ -130,7 +130,7 @@ def refinement_inputs(draw, settings):
 
 
 def refine():
-    """Any refinement, at any ratio of the gate."""
+    """Inputs with any refinement, at any gate ratio."""
     settings = st.none() | hub_settings | nms_settings | graph_settings(kinds=KINDS)
     ratios = st.none() | st.sampled_from([0.0, 0.25, 0.9, 1.0])
     return st.builds(lambda x, ratio: x | dict(ratio=ratio), refinement_inputs(settings), ratios)
@@ -140,7 +140,7 @@ generator = torch.Generator().manual_seed(16)
 decided_keys, decided_values = torch.randn(2, 2, 2, 64, 4, generator=generator)
 sharpness = torch.tensor([[1.0, 4.0], [0.5, 2.0]])[..., None]
 decided_scores = torch.rand(2, 2, 64, generator=generator) ** sharpness
-# a call of half the budget in which each one of these settings decides what is kept
+# at half the budget, each of these settings changes the kept set
 DECIDED: dict[str, Any] = dict(
     keys=decided_keys,
     values=decided_values,
@@ -176,7 +176,7 @@ CORNERS = dict(refine=[DECIDED | dict(keep=32, ratio=0.5, refinement=one) for on
 
 
 def settings_id(settings: HubSettings | GraphSettings) -> str:
-    """Return what settings say beside their defaults."""
+    """Return the settings that differ from their defaults, as text."""
     said = settings._asdict().items()
     return "-".join(f"{k}-{v}" for k, v in said if v != type(settings)._field_defaults.get(k))
 

@@ -1,4 +1,4 @@
-"""Other correct ways to refine by somebody's settings."""
+"""Other correct ways to refine by any settings."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from spec_tests.variants.registry import register_variant
 
 
 def wide(scores):
-    """Return scores in float32, or in float64 where they are."""
+    """Return scores in float32, or unchanged if they are float64."""
     return scores.to(torch.promote_types(scores.dtype, torch.float32))
 
 
 @register_variant("refine")
 def by_its_name(scored, refinement=None, *, keep, ratio=None, keys=None, values=None, queries=None):
-    """Choose by the name of the settings, and hand them over as arguments."""
+    """Choose the function by the name of the settings' type, and pass them as arguments."""
     scores, outside = wide(scored.scores), scored.protected
     removed = 1 - keep / max(1, scores.shape[-1]) if ratio is None else ratio
     vectors: Any = dict(keys=keys, queries=queries, values=values)
@@ -35,7 +35,7 @@ def by_its_name(scored, refinement=None, *, keep, ratio=None, keys=None, values=
 def suppression_in_runs(
     scored, refinement=None, *, keep, ratio=None, keys=None, values=None, queries=None
 ):
-    """Suppress by comparing each token with all of its window; the rest as above."""
+    """Suppress by comparing each token with its whole window; refine otherwise as above."""
     if not isinstance(refinement, reference.NmsSettings):
         vectors = dict(keys=keys, values=values, queries=queries)
         return by_its_name(scored, refinement, keep=keep, ratio=ratio, **vectors)

@@ -12,7 +12,7 @@ import reference
 
 
 def arguments_and_fields(inputs: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """Yield argument name, field name and value; the field is empty unless it is a record."""
+    """Yield argument name, field name and value; only a record has field names."""
     for key, value in inputs.items():
         fields = getattr(value, "_fields", None)
         yield from zip(repeat(key), fields, value, strict=False) if fields else [(key, "", value)]

@@ -1,7 +1,7 @@
 """Attribute a wrong result to the functions that it is composed of.
 
-A result follows from them if the specification gives it too, once it calls the module's versions of
-these functions in place of its own.
+A result follows from these functions if the specification gives it too, when it calls the module's
+versions of them.
 """
 
 import sys
@@ -19,7 +19,7 @@ from spec_tests.report.fault_diagnosis import explains
 
 
 def explaining_steps(call: Call) -> list[str]:
-    """Return the steps with which the specification gives a call's outcome, or none.
+    """Return the steps that explain a call's outcome: the specification with them gives it.
 
     Steps that suffice alone come before all of them together.
     """
@@ -37,7 +37,7 @@ def timed_out_steps(call: Call) -> list[str]:
 
 
 def is_explained(call: Call, names: list[str]) -> bool:
-    """Whether the specification gives a call's outcome when it calls the module's `names`."""
+    """Whether the specification with the module's functions `names` gives a call's outcome."""
     with calling_module_functions(call.impl, names):
         return explains(getattr(reference, call.name), call)
 

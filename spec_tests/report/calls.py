@@ -11,7 +11,7 @@ from torch import Tensor
 
 import reference
 
-Given = tuple[tuple[Any, ...], dict[str, Any]]  # by position, and by name
+Given = tuple[tuple[Any, ...], dict[str, Any]]  # arguments by position and by name
 
 
 class Call:
@@ -20,7 +20,7 @@ class Call:
     def __init__(self, impl: Any, name: str, function: Callable[..., Any], given: Given):
         self.impl, self.name, self.function = impl, name, function
         self.given = given
-        # our own modules do not modify their arguments: no copy is needed
+        # our own modules do not modify their arguments, so that no copy is needed
         self.before = given if impl and impl.ours else mapped(contiguous_copy, given)
         self.outcome: Any = None
 

@@ -1,8 +1,8 @@
 """Find the call of a failed test that is at fault, the kind of its fault, and the edge it needs.
 
 A call is at fault if its outcome differs from the specification's. An edge is a property of the
-inputs, such as strided memory, an axis of one element, −0, a dtype other than float32, or ties. The
-call is repeated while one property after another is removed. The fault needs the first property
+inputs: strided memory, an axis of one element, −0, a dtype other than float32, ties or the like.
+The call is repeated while one property after another is removed. The fault needs the first property
 whose removal makes it disappear. If it remains without any of them, it occurs on ordinary input.
 """
 
@@ -41,7 +41,7 @@ LARGE = 2**15
 
 
 Inputs = dict[str, Any]
-Change = Callable[[str, Inputs], Inputs]  # of a function's inputs
+Change = Callable[[str, Inputs], Inputs]  # from a function's name and inputs to other inputs
 
 
 class Fault(NamedTuple):
@@ -123,7 +123,7 @@ def fault_kind(
         return ""
     if isinstance(outcome, Exception):
         return CRASH
-    if depends_on_random_stream(name, inputs):  # one call alone does not determine the values
+    if depends_on_random_stream(name, inputs):  # one call does not determine the values
         return "" if same_types_and_shapes(outcome, expected) else KIND
     try:
         with without_warnings():

@@ -151,7 +151,7 @@ def folded_claims(others: list[dict[str, Any]]) -> str:
 
 
 def claim_html(data: dict[str, Any]) -> str:
-    """Return a claim that fails: its sentence, the program, the expected and the actual result."""
+    """Return a failing claim: its sentence, the program, the expected and the actual result."""
     sentence = code_in_backticks(data["claim"][:1].upper() + data["claim"][1:])
     where = escape("; ".join(f"{part['id']}, {part['where']}" for part in data["equations"]))
     parts = [f'<p>{sentence}. <span class="faint">{where}</span></p>\n']

@@ -124,7 +124,7 @@ def equations_of(item: pytest.Item) -> list[str]:
 
 
 def function_of(item: Any) -> str:
-    """Return the function that a test is mainly about, where none of its calls is at fault."""
+    """Return the function that a test is mainly about, if none of its calls is at fault."""
     called = [name for name in reference.__all__ if name in functions_of_test(item)]
     home = ".".join(item.path.parent.parts[-2:])
     own = [name for name in called if unwrap(getattr(reference, name)).__module__.endswith(home)]

@@ -138,7 +138,7 @@ def judgements(
 ) -> dict[str, dict[str, Any]]:
     """Return the verdict of each equation at each level.
 
-    `marks` holds, for each equation, the numbers of levels that its tests passed.
+    `marks` holds, for each equation, the number of levels that each of its tests passed.
     """
     asked = LEVELS[: LEVELS.index(level) + 1]
     columns = {card["function"]: verdicts(card, level) for card in functions}
@@ -171,7 +171,7 @@ def judgements(
 
 
 def count_passed_levels(outcome: str, said: dict[str, Any]) -> int:
-    """Return the number of levels that a test passed: one that fails at an edge passed `values`."""
+    """Return the number of levels that a test passed; one that fails at an edge passed `values`."""
     if outcome == "passed":
         return len(LEVELS)
     levels = (LEVELS.index(claim["level"]) for claim in said.get("claims", []))
@@ -300,11 +300,11 @@ def group_by_cause(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 GENERIC = ("test_agrees", "test_calling_convention", "test_gives_the_results")
-"""Beginnings of the names of tests that compare with the reference, and say no law."""
+"""Prefixes of the names of tests that compare with the reference and state no law."""
 
 
 def reading_order(claim: dict[str, Any]) -> tuple[bool, bool, float]:
-    """Return a sort key that puts small inputs first, and laws before agreement of similar size."""
+    """Return a sort key that puts small inputs first; for similar sizes, laws before agreement."""
     generic = any(f"::{name}" in claim["test"] for name in GENERIC)
     return not claim["snippet"], claim["vacuous"], len(claim["snippet"]) * (1.5 if generic else 1)
 
@@ -313,7 +313,7 @@ APART = ("lies", "kind", "edge", "level", "function", "vacuous", "follows")
 
 
 def likely_mutants(claims: list[dict[str, Any]]) -> list[str]:
-    """Return the mutants that match the input that is shown, and at least half of all inputs."""
+    """Return the mutants that match the shown input and at least half of all inputs."""
     matches = Counter(mutant for claim in claims for mutant in claim["lies"])
     asked = sum(bool(claim["snippet"]) for claim in claims)
     best = max(matches.values(), default=0)
@@ -372,7 +372,7 @@ def lines_on_tests_not_run(functions: list[dict[str, Any]]) -> list[str]:
 
 
 def names_or_count(names: list[str]) -> str:
-    """Return up to three names, or the number of more."""
+    """Return up to three names; for more, only their number."""
     return ", ".join(names) if len(names) < 4 else f"{len(names)} functions"
 
 

@@ -30,11 +30,11 @@ from spec_tests.report.fault_diagnosis import (
 from spec_tests.report.literals import WHOLE, equals_default, literal
 
 MANY = 9
-"""Elements of a tensor from which its values are simplified even if the text does not shorten."""
+"""From this number of elements on, a tensor is simplified even if its text does not get shorter."""
 TRIES = 60
 """Number of calls for one fault."""
 SECONDS = 4.0
-"""Processor time for one search, after which the least input so far is returned."""
+"""Processor time of one search; then the smallest input so far is returned."""
 
 
 def shrink_fault(fault: Fault, call: Call) -> Fault:

@@ -17,7 +17,7 @@ from spec_tests.report.tex import as_text
 
 ENDS = ("failed", "error", "passed", "xfailed", "skipped")
 WIDE, CUT = 400, " […] "
-"""Characters from which a line of a program is cut, and the mark in place of the rest."""
+"""Number of characters from which a line of a program is cut, and the mark at the cut."""
 
 
 def write(reporter: pytest.TerminalReporter, report: dict[str, Any], config: pytest.Config) -> None:
@@ -69,7 +69,7 @@ def card_lines(card: dict[str, Any]) -> Iterator[Line]:
 
 
 def follows_from_clause(failure: dict[str, Any]) -> str:
-    """Return the clause that names the functions a failure follows from."""
+    """Return the clause that names the functions that a failure follows from."""
     *others, last = failure["follows"]
     names = f"{', '.join(others)} and {last}, which fail" if others else f"{last}, which fails"
     return f"follows from {names} too"
@@ -123,7 +123,7 @@ def equations_in_brackets(claim: dict[str, Any]) -> str:
 
 
 def claim_text(claim: dict[str, Any]) -> str:
-    """Return a claim, with the bug that it hunts if it is a vector."""
+    """Return a claim; for a vector, with the bug that it detects."""
     return claim["claim"] + (f" (detects: {claim['hunts']})" if claim["hunts"] else "")
 
 

@@ -1,4 +1,4 @@
-"""Draws of scores to select among."""
+"""Strategies for scores to select among."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ LEADING = {
     "layer": [(1,), (3,), (2, 2), (0, 2), (2, 0)],
     "model": [(2, 2), (1, 3), (3, 2, 2), (2, 2, 1, 2), (0, 2), (2, 0, 2)],
 }
-"""What may stand before the tokens in each scope, empty axes included."""
+"""Axes before the tokens in each scope, empty axes included."""
 
 ratios = st.integers(0, 100).map(lambda hundredths: hundredths / 100)
 decimals = st.floats(0, 1).map(lambda ratio: round(ratio, 12))
@@ -29,7 +29,7 @@ def scores_with_ties(draw, *shape):
 
 
 def flatten_pools(scores, scope):
-    """Return one row a pool, the entries in order of (layer, head, position)."""
+    """Return one row for each pool, its entries in order of (layer, head, position)."""
     if scope == "model":
         scores = scores.movedim(0, -3)
     return scores.flatten(-AXES[scope])
@@ -37,7 +37,7 @@ def flatten_pools(scores, scope):
 
 @st.composite
 def retain(draw, scopes=st.sampled_from([*AXES])):  # noqa: B008
-    """Any scope, protected tokens anywhere, a budget that holds them, in one of its forms."""
+    """Inputs with any scope, any protected tokens, and any form of a budget that holds them."""
     scope = draw(scopes)
     shape = (*draw(st.sampled_from(LEADING[scope])), draw(st.integers(0, 8)))
     scores, protected = draw(scores_with_ties(*shape)), draw(st.none() | booleans(*shape))
@@ -61,7 +61,7 @@ def retain(draw, scopes=st.sampled_from([*AXES])):  # noqa: B008
 
 @st.composite
 def chosen(draw):
-    """Scores and any mask of them."""
+    """Scores and any mask."""
     shape = (*draw(heads), draw(tokens))
     return dict(scores=draw(scores_with_ties(*shape)), kept=draw(booleans(*shape)))
 

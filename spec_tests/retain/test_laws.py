@@ -1,4 +1,4 @@
-"""Which entries a budget keeps: HubKV §2.1 and §3.1, GraphKV §4.1."""
+"""The entries that a budget keeps: HubKV §2.1 and §3.1, GraphKV §4.1."""
 
 from itertools import product
 
@@ -13,7 +13,7 @@ from spec_tests.retain.strategies import AXES, flatten_pools, scores_with_ties
 from spec_tests.strategies import grid
 
 TIED = torch.tensor([[0.0, 1.0, 0.0], [0.1, 0.1, 0.0]], dtype=torch.float64)
-"""Keys of 64 bits, the last of them set, of which one pool has ties."""
+"""Scores of 64 bits whose last bit matters; one of the two pools has ties."""
 
 LAYERS = torch.arange(24.0).view(2, 2, 2, 3)
 """Two layers of two batch rows of two heads."""
@@ -33,7 +33,7 @@ def budgets(x):
 
 
 def shielded(x):
-    """Return the protected mask, of nothing where none is given."""
+    """Return the protected mask, or a false one if there is none."""
     none = torch.zeros(x["scores"].shape, dtype=torch.bool)
     return none if x["protected"] is None else x["protected"]
 
@@ -45,7 +45,7 @@ def rows(mask, scope):
 
 
 def assert_cut(impl, scores, protected, hundredths, scope):
-    """Each pool keeps the first of a stable sort, protected entries before all others."""
+    """Assert that each pool keeps the first of a stable sort, protected entries first."""
     shields = rows(scores.masked_fill(protected, torch.inf), scope)
     order = shields.sort(dim=-1, descending=True, stable=True).indices
     expected = torch.zeros_like(shields, dtype=torch.bool)
@@ -61,7 +61,7 @@ def assert_cut(impl, scores, protected, hundredths, scope):
 @example(dict(scores=LAYERS * 0, protected=None, keep=5, ratio=None, scope="model"))
 @example(dict(scores=LAYERS, protected=None, keep=3, ratio=None, scope="model"))
 def test_pools_are_filled_in_the_total_order(impl, x):
-    """Protected first, then by score from the top, then by index from the bottom."""
+    """Protected entries first, then by descending score, then by ascending index."""
     kept, scores = rows(impl.retain(**x), x["scope"]), rows(x["scores"], x["scope"]).tolist()
     shields = rows(shielded(x), x["scope"])
     for mask, values, shield, budget in zip(
@@ -74,7 +74,7 @@ def test_pools_are_filled_in_the_total_order(impl, x):
 @pytest.mark.spec("HubKV-3")
 @given(grid(8, high=6), st.integers(0, 8))
 def test_top_k_maximises_the_modular_utility(impl, scores, keep):
-    """Over every subset of at most B entries; scores are at least 0."""
+    """Over every subset of at most B entries, for non-negative scores."""
     subsets = torch.tensor([*product([False, True], repeat=8)])
     subsets = subsets[subsets.sum(-1) <= keep]
     utilities = impl.modular_utility(scores.expand(len(subsets), 8), subsets)
@@ -109,7 +109,7 @@ def test_a_ranking_visits_every_position_best_first_and_ties_in_order(impl, x):
 @every_scope
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_few_values_of_half_precision_are_cut_exactly(impl, scope, dtype):
-    """Ties on both sides of any edge between blocks, signed, zeros of both signs among them."""
+    """Ties on both sides of the edges between blocks, and zeros of both signs."""
     generator = torch.Generator().manual_seed(0)
     scores = torch.randint(-3, 4, (2, 2, 75), generator=generator).to(dtype) / 2
     scores[..., ::7] = -0.0
@@ -123,7 +123,7 @@ def test_few_values_of_half_precision_are_cut_exactly(impl, scope, dtype):
 @every_scope
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
 def test_long_contexts_are_cut_exactly(impl, scope, dtype):
-    """Long enough for counting sorts and radix digits: signed, full of ties, both zeros."""
+    """Long enough for counting sorts and radix digits: both signs, many ties, both zeros."""
     generator = torch.Generator().manual_seed(0)
     fine, coarse = torch.randn(2, 2, 20_000, generator=generator)
     coarse = torch.where(coarse < 0.25, coarse * 0, (coarse * 4).round())
@@ -171,7 +171,7 @@ def test_heads_and_layers_may_change_places_where_no_two_scores_tie(impl, scope,
         for scores in (distinct, distinct.index_select(axis, order))
     )
     assert_equal(moved, kept.index_select(axis, order))
-    # with ties other entries may be kept, but their scores are the same
+    # ties may be decided otherwise, but the kept scores are the same
     before, after = (
         flatten_pools(scores.masked_fill(~impl.retain(scores, keep=keep, scope=scope), 9.0), scope)
         for scores in (tied, tied.index_select(axis, order))
@@ -241,7 +241,7 @@ def test_the_scores_of_protected_entries_are_never_read(impl, x, value):
 @pytest.mark.spec("HubKV-1")
 @every_scope
 def test_every_pool_keeps_exactly_its_budget(impl, scope):
-    """Every N, each at another ratio; every ratio, at a few N."""
+    """Every N with another ratio, and every ratio with a few N."""
     cases = [(n, 37 * n % 101) for n in range(301)] + [*product(SOME, range(101))]
     for tokens, hundredths in cases:
         scores = (torch.arange(tokens) * 7 % 5 / 4).expand(*LAYOUT[scope], tokens)

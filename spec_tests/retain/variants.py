@@ -14,20 +14,20 @@ from spec_tests.variants.registry import register_variant
 
 @register_variant("kept_count")
 def subtract_removed_count(pool, ratio):
-    """Take away what is removed, rounded up, as a fraction."""
+    """Subtract the removed number, rounded up, as a fraction."""
     return pool - ceil(Fraction(str(ratio)) * pool)
 
 
 @register_variant("kept_count")
 def in_decimals(pool, ratio):
-    """Multiply decimals, of digits enough."""
+    """Multiply decimals with enough digits."""
     with localcontext(prec=60):
         return int((1 - Decimal(str(ratio))) * pool)
 
 
 @register_variant("ranking")
 def by_a_stable_sort(scores):
-    """Sort what is negated upwards; -0.0 becomes 0.0 on the way."""
+    """Sort negated scores in ascending order; 0 - score turns -0.0 into 0.0."""
     return (0 - scores).sort(dim=-1, stable=True).indices
 
 
@@ -42,33 +42,33 @@ def by_python(scores):
 @register_variant("ranking", "values")
 @among_tensors
 def by_lexsort(scores):
-    """NumPy's sort by several keys, the last of which counts first."""
+    """Use NumPy's sort by several keys, whose last key counts first."""
     places = np.broadcast_to(np.arange(scores.shape[-1]), scores.shape)
     return np.lexsort((places, -scores), axis=-1)
 
 
 def laid_in_pools(x, scope):
-    """Return one row a pool, and the shape to undo it from."""
+    """Return one row for each pool, and the shape that undoes it."""
     axes = {"head": 1, "layer": 2, "model": 3}[scope]
     moved = x.movedim(0, -3) if scope == "model" else x
     return moved.flatten(-axes), moved.shape
 
 
 def laid_back(kept, shape, scope):
-    """Return the entries of the pools where they were."""
+    """Return the entries in their original layout."""
     kept = kept.reshape(shape)
     return kept.movedim(-3, 0) if scope == "model" else kept
 
 
 def budget_of(pools, keep, ratio):
-    """Return the budget of each pool, on an axis for its entries."""
+    """Return the budget of each pool, with an axis for its entries."""
     keep = subtract_removed_count(pools.shape[-1], ratio) if keep is None else keep
     return torch.as_tensor(keep).expand(pools.shape[:-1])[..., None]
 
 
 @register_variant("retain")
 def by_threshold(scores, protected=None, *, keep=None, ratio=None, scope="head"):
-    """Keep what is above the last score that is kept, and the first of its ties."""
+    """Keep the entries above the last kept score, and the first of its ties."""
     pools, shape = laid_in_pools(scores + 0.0, scope)
     if protected is not None:
         pools = pools.masked_fill(laid_in_pools(protected, scope)[0], torch.inf)
@@ -84,7 +84,7 @@ def by_threshold(scores, protected=None, *, keep=None, ratio=None, scope="head")
 
 @register_variant("retain")
 def by_rank(scores, protected=None, *, keep=None, ratio=None, scope="head"):
-    """Rank by score, then bring the protected ones to the front; keep ranks below the budget."""
+    """Rank by score, then put protected entries first; keep ranks below the budget."""
     pools, shape = laid_in_pools(scores, scope)
     order = by_a_stable_sort(pools)
     if protected is not None:
@@ -96,7 +96,7 @@ def by_rank(scores, protected=None, *, keep=None, ratio=None, scope="head"):
 
 @register_variant("retain")
 def sort_each_pool(scores, protected=None, *, keep=None, ratio=None, scope="head"):
-    """Sort the entries of each pool in Python, by (protected, score, place)."""
+    """Sort the entries of each pool in Python, by (protected, score, index)."""
     pools, shape = laid_in_pools(scores, scope)
     shields = torch.zeros_like(pools, dtype=torch.bool)
     if protected is not None:
@@ -111,7 +111,7 @@ def sort_each_pool(scores, protected=None, *, keep=None, ratio=None, scope="head
 
 @register_variant("retain", "values")
 def by_top_k(scores, protected=None, *, keep=None, ratio=None, scope="head"):
-    """PyTorch's top-k, on keys without ties: the place among distinct scores, then the index."""
+    """Use PyTorch's top-k on keys without ties: rank among distinct scores, then index."""
     pools, shape = laid_in_pools(scores, scope)
     size, budget = pools.shape[-1], budget_of(pools, keep, ratio)
     _, distinct = torch.unique(pools + 0.0, return_inverse=True)
@@ -126,7 +126,7 @@ def by_top_k(scores, protected=None, *, keep=None, ratio=None, scope="head"):
 
 @register_variant("modular_utility")
 def chosen_alone(scores, kept):
-    """Put 0 where nothing is kept, and sum: minus infinity times 0 is no number."""
+    """Sum with 0 at entries that are not kept: minus infinity times 0 is NaN."""
     exact = torch.promote_types(scores.dtype, torch.float32)
     return torch.where(kept, scores.to(exact), 0).sum(-1)
 
@@ -134,5 +134,5 @@ def chosen_alone(scores, kept):
 @register_variant("modular_utility", "values")
 @among_tensors
 def masked_sum(scores, kept):
-    """NumPy's sum where a mask is true."""
+    """Use NumPy's sum where a mask is true."""
     return scores.sum(-1, where=kept, dtype=np.result_type(scores, np.float32))

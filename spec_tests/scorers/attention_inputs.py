@@ -1,4 +1,4 @@
-"""Queries, the keys they attend to, and padding: for scorers that need nothing else."""
+"""Inputs of scorers that take only queries, keys and padding."""
 
 import torch
 from hypothesis import strategies as st
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from spec_tests.attention.strategies import bad_queries, bad_sums, log_sum_exp
 from spec_tests.strategies import gaussian_tensor, signed_sixteenths
 
-# What says most stands first, where Hypothesis looks most often: empty axes are tried, but rarely.
+# The most useful values come first, where Hypothesis draws most often; empty axes are rare.
 batches = st.sampled_from([(2,), (), (2,), (), (1,), (2, 1), (0,)])
 mostly = st.sampled_from([True, True, True, False])
 key_heads = st.sampled_from([1, 2, 1, 2, 1, 2, 0])
@@ -15,7 +15,7 @@ lengths = st.sampled_from([8, 7, 6, 5, 8, 7, 6, 4, 3, 2, 1, 0])
 
 @st.composite
 def left_padding(draw, batch, tokens):
-    """A mask of rows that start anywhere, at the first token or behind the last one."""
+    """A mask of rows that start at any token, or after the last one."""
     rows = torch.Size(batch).numel()
     place = st.sampled_from([min(1, tokens), 0, min(2, tokens), *range(tokens + 1)])
     first = draw(st.lists(place, min_size=rows, max_size=rows))
@@ -25,7 +25,7 @@ def left_padding(draw, batch, tokens):
 
 @st.composite
 def attended(draw, least=0, number=None, groups=(2, 1, 4)):
-    """Queries, the last of so many tokens, keys, and maybe padding."""
+    """Queries of the last tokens, keys, and a padding mask or None."""
     batch, width = draw(batches), draw(st.integers(1, 4))
     kv_heads, group = draw(key_heads), draw(st.sampled_from(groups))
     tokens = draw(lengths)
@@ -40,10 +40,10 @@ def attended(draw, least=0, number=None, groups=(2, 1, 4)):
 
 @st.composite
 def attended_with_optional_log_sum_exp(draw, least=0):
-    """The same, and maybe the log-sum-exp of the queries.
+    """The same with the log-sum-exp of the queries, or None.
 
-    At padding it is what a flash forward may leave there. With it numbers are such as every dtype
-    holds: rounding them would make other logits.
+    At padding it has a value that a flash forward may return. Every dtype holds the numbers, since
+    rounding would change the logits.
     """
     if not draw(mostly):
         return draw(attended(least)) | dict(log_sum_exp=None)
@@ -56,7 +56,7 @@ def attended_with_optional_log_sum_exp(draw, least=0):
 
 
 def log_sum_exp_with_padding_fill(x, beside=-torch.inf):
-    """Return the log-sum-exp of a sequence, and what stands at padding."""
+    """Return the log-sum-exp of a sequence, with `beside` at padding."""
     sums = log_sum_exp(**x)
     return sums.where(sums > -torch.inf, beside)
 

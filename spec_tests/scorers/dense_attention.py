@@ -1,4 +1,4 @@
-"""Attention of all queries at once, as variants of scorers share it."""
+"""Attention of all queries at once, which variants of scorers share."""
 
 import torch
 
@@ -6,7 +6,7 @@ import reference
 
 
 def real(valid, keys):
-    """Return which tokens of each row are real."""
+    """Return the mask of real tokens."""
     rows = (*keys.shape[:-3], keys.shape[-2])
     return torch.ones(rows, dtype=torch.bool) if valid is None else valid
 
@@ -14,7 +14,7 @@ def real(valid, keys):
 def weights(queries, keys, valid=None, log_sum_exp=None, dtype=None):
     """Return the weights by one product and one softmax, `*batch kv_heads group queries tokens`.
 
-    They are 0 on what a query does not see, and at queries that are padding.
+    They are 0 at tokens that a query does not see, and at padded queries.
     """
     kv_heads, tokens, width = keys.shape[-3:]
     count, group = queries.shape[-2], queries.shape[-3] // max(1, kv_heads)
@@ -34,20 +34,20 @@ def weights(queries, keys, valid=None, log_sum_exp=None, dtype=None):
 
 
 def accumulation_dtype(*tensors):
-    """Return float64 where one of the tensors is of that, or else float32."""
+    """Return float64 if one of the tensors has it, else float32."""
     wide = any(x is not None and x.dtype == torch.float64 for x in tensors)
     return torch.float64 if wide else torch.float32
 
 
 def last(mask, count, kv_heads):
-    """Mark the last tokens of each row that are real, for all heads alike."""
+    """Mark the last real tokens of each row, for all heads."""
     *batch, tokens = mask.shape
     marked = mask & (torch.arange(tokens) >= tokens - count)
     return marked[..., None, :].expand(*batch, kv_heads, tokens).clone()
 
 
 def ends(mask, sinks, recent, kv_heads):
-    """Mark the first and the last real tokens of each row, for all heads alike."""
+    """Mark the first and the last real tokens of each row, for all heads."""
     *batch, tokens = mask.shape
     marked = torch.zeros(torch.Size(batch).numel(), tokens, dtype=torch.bool)
     for row, own in zip(marked, mask.reshape(marked.shape), strict=True):

@@ -1,4 +1,4 @@
-"""Rows of a batch that begin at different tokens."""
+"""Masks for batch rows that begin at different tokens."""
 
 import numpy as np
 import torch
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from spec_tests.strategies import Refusal
 
-# What says most stands first, where Hypothesis looks most often: empty axes are tried, but rarely.
+# The most useful values come first, where Hypothesis draws most often; empty axes are rare.
 batches = st.sampled_from([(2,), (), (2,), (2,), (), (2,), (2,), (0,)])
 groups = st.sampled_from([2, 1, 4, 1])
 key_heads = st.sampled_from([2, 1, 2, 1, 0])
@@ -16,9 +16,10 @@ lengths = st.sampled_from([7, 6, 8, 5, 7, 6, 8, 5, 4, 3, 2, 1, 0])
 
 @st.composite
 def masks(draw, batch, tokens):
-    """No mask, or one that is false on the left of each row, perhaps everywhere.
+    """No mask, or one that is false on the left of each row, sometimes everywhere.
 
-    Mostly the rows begin a token or two apart. By a seed: choices of their own come out alike.
+    Most rows begin one or two tokens apart. The mask comes from a seed, since Hypothesis would draw
+    equal starts too often.
     """
     random = np.random.default_rng(draw(st.integers(0, 2**16)))
     rows = torch.Size(batch).numel()

@@ -1,6 +1,6 @@
 """Test inputs of a scorer of queries, keys, padding and flags, from its signature.
 
-A scorer that takes anything else, such as a window, has a strategy and refusals of its own.
+A scorer with any other argument, such as a window, has its own strategy and refusals.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ NO_QUERIES = Refusal("queries", lambda q: q[..., :0, :], ValueError, "at least")
 
 
 def takes_a_prompt_alone(function: Callable[..., Any]) -> bool:
-    """Whether a function makes `Scored` of keys, and else takes queries, padding and flags."""
+    """Whether a function returns `Scored` and takes keys, and else only queries, padding, flags."""
     returned = get_type_hints(unwrap(function)).get("return")
     names = signature(function).parameters.keys()
     known = PROMPT.keys() | choices(function).keys()
@@ -30,7 +30,7 @@ def takes_a_prompt_alone(function: Callable[..., Any]) -> bool:
 
 @st.composite
 def prompts(draw, function):
-    """Parts of a prompt with at least one query, and any flags. Their products are exact."""
+    """Parts of a prompt with at least one query, whose products are exact, and any flags."""
     x = draw(attended(least=1, number=signed_sixteenths))
     return parts(x, function) | draw(draw_choices(function))
 

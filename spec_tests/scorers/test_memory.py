@@ -1,4 +1,4 @@
-"""How much memory our own scorers ask for at once: of no other module is this asked."""
+"""The memory that our scorers allocate; other modules are not tested for it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Correct modules, which the suite must pass, as it must fail every mutant.
+"""Correct modules, which the suite must pass.
 
 The `variants.py` of each idea holds other correct ways to write its functions. Each module here has
 one variant of each function, and is tested on those: `--impl spec_tests.variants:edges_1 --ours`.

@@ -16,7 +16,7 @@ from spec_tests.__main__ import pytest_arguments
 def levels() -> dict[str, str]:
     """Return, for each module, the highest level at which it is right."""
     columns = {name: c.level for name, c in variants.COLUMNS.items() if c.changed}
-    # `renamed` is the reference itself; the others do not round half precision as specified
+    # `renamed` is the reference itself; the others round half precision in another way
     return {"renamed": "errors", "noisy_1": "edges", "noisy_2": "edges", "noisy_3": "edges"} | {
         "double": "edges",
         "elsewhere": "errors",

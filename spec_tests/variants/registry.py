@@ -54,9 +54,9 @@ def register_variant(name: str, level: Level = "edges") -> Callable[[Function], 
 
 
 class ReferenceWithVariants:
-    """A module with the variant number `place` of each function that has one, else the reference's.
+    """A module with variant number `place` of each function that has one, else the reference's.
 
-    `changed` names the functions on which it is tested.
+    `changed` names the functions that are tested.
     """
 
     def __init__(self, level: Level, place: int):
@@ -64,7 +64,7 @@ class ReferenceWithVariants:
 
     @property
     def chosen(self) -> dict[str, Function]:
-        """The variants of the column, by name."""
+        """The variants of this number, by name."""
         of: dict[str, list[Function]] = {}
         for one in VARIANTS:
             if one.level == self.level:
@@ -179,8 +179,8 @@ class ReseededReference(WrappedReference):
 def in_double(function: Function) -> Function:
     """Return a function wrapped to compute in float64 and to round once at the end.
 
-    Functions that read or make a cache stay unchanged: a cache's dtypes count in its bytes, and are
-    those of the restored tensors.
+    Functions that read or make a cache stay unchanged: a cache's dtypes determine its bytes, and
+    are those of the restored tensors.
     """
     about = {str(kind) for kind in unwrap(function).__annotations__.values()}
     stored = any(kind.endswith(("Cache'>", "Cache")) for kind in about)

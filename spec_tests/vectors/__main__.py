@@ -10,7 +10,7 @@ from spec_tests.vectors.archive import files, packed
 
 
 def main(words: list[str]) -> str:
-    """Write the archive, and return what it holds."""
+    """Write the archive, and return its manifest as text."""
     if len(words) != 1 or not words[0].endswith(".tar.gz"):
         raise SystemExit(f"usage: python -m spec_tests.vectors OUT.tar.gz, got {words}")
     try:

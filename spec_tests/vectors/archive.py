@@ -1,7 +1,7 @@
 """Build the archive of vectors: the same bytes for the same version, on any machine.
 
-The archive is built in the repository, whose docs it takes along. Worked vectors become of one form
-with the generated ones: every tensor has its dtype, and every float its tolerance.
+The archive is built in the repository, since it contains parts of the docs. Worked vectors get the
+form of the generated ones: every tensor has its dtype, and every float its tolerance.
 """
 
 import gzip
@@ -27,7 +27,7 @@ from spec_tests.vectors.generate import as_tolerance
 from spec_tests.vectors.judge import traces
 
 FORMAT = 1
-"""Version of the archive's form, raised by every change that breaks its readers."""
+"""Version of the archive's form; every change that breaks a reader raises it."""
 FOR_PROGRAMS = Path(__file__).parent / "for_programs"
 COPIES = {
     "README.md": FOR_PROGRAMS / "README.md",
@@ -67,7 +67,7 @@ def files() -> dict[str, bytes]:
 def manifest(found: dict[str, bytes], vectors: list[Vector]) -> str:
     """Return the manifest: version, digest and counts, and the digest of each file.
 
-    The digest of the whole is that of the lines that `sha256sum` prints of all other files.
+    The digest of the archive is that of the lines that `sha256sum` prints of all other files.
     """
     digests = {path: hashlib.sha256(found[path]).hexdigest() for path in sorted(found)}
     lines = "".join(f"{digest}  {path}\n" for path, digest in digests.items())
@@ -139,12 +139,12 @@ def archived(case: Vector) -> Vector:
 
 
 def as_typed(expected: Any, result: Any) -> Any:
-    """Return an expected value with floats of the dtypes that the result has."""
+    """Return an expected value with floats in the dtypes of the result."""
     if isinstance(expected, dict):
         return {field: as_typed(part, getattr(result, field)) for field, part in expected.items()}
     if type(expected) is tuple:
         return tuple(as_typed(*pair) for pair in zip(expected, result, strict=True))
-    if isinstance(expected, float) and isinstance(result, Tensor):  # of one element
+    if isinstance(expected, float) and isinstance(result, Tensor):  # a tensor of one element
         return torch.full_like(result, expected)
     if isinstance(expected, Tensor) and is_float(expected):
         return expected.to(result.dtype)
@@ -161,7 +161,7 @@ def as_expected(value: Any) -> Any:
 
 
 def tolerance_of(value: Any) -> Any:
-    """Return the tolerance of a worked result: C11 for numbers of its size, and at least of 1."""
+    """Return the tolerance of a worked result: C11's for numbers of its size, at least 1."""
     if isinstance(value, dict):
         parts = {field: tolerance_of(part) for field, part in value.items()}
         return parts if any(part is not None for part in parts.values()) else None

@@ -1,7 +1,7 @@
-"""Calls of the reference that vectors may hold, and the few of them that show the most.
+"""Calls of the reference that vectors may hold, and a selection of them.
 
-A candidate shows the mutants that it finds, the pairs of lines that follow each other in the
-reference, the flags of its inputs, and the options that it sets.
+A candidate is valued by what it covers: the mutants that it detects, the pairs of consecutive lines
+of the reference that it runs, the flags of its inputs, and the options that it sets.
 """
 
 import inspect
@@ -29,28 +29,28 @@ from spec_tests.vectors.flags import EDGES, flags_of
 EVERY_CHECK: Any = [*HealthCheck]
 DRAWS = 250
 LARGEST = 320
-"""Elements of the inputs and the result of a candidate, at most."""
+"""Largest number of elements of a candidate's inputs and result."""
 FAULT = 4
-"""How much more a mutant is worth than a branch, a flag or an option."""
+"""Value of a mutant relative to a branch, a flag or an option."""
 SMALL = 64
-"""Elements that make hardly a difference to the size of a vector."""
+"""Number of elements below which size hardly matters."""
 
 
 class Candidate(NamedTuple):
-    """Inputs of a call, and what they show."""
+    """Inputs of a call, and what they cover."""
 
     inputs: dict[str, Any]
-    faults: frozenset[str]  # of the mutants that give another answer
+    faults: frozenset[str]  # faults of the mutants with another result
     shows: frozenset[Any]
     size: int
 
     def worth(self, new: int) -> float:
-        """Return how much it adds for its size; ordinary input counts twice."""
+        """Return the value of new coverage for its size; ordinary input counts twice."""
         return new * (2 if EDGES.isdisjoint(self.shows) else 1) / (SMALL + self.size)
 
 
 def candidates(name: str) -> Iterator[Candidate]:
-    """Yield the corners of a function and draws of its strategy that a vector can hold."""
+    """Yield candidates from a function's corners and from its strategy."""
     seen = set[str]()
     for drawn in [*CORNERS.get(name, []), *draws(name)]:
         try:
@@ -65,7 +65,7 @@ def candidates(name: str) -> Iterator[Candidate]:
 
 
 def candidate(name: str, inputs: dict[str, Any]) -> Iterator[Candidate]:
-    """Yield the candidate with these inputs, unless its result cannot be told to a program."""
+    """Yield the candidate with these inputs, unless JSON cannot express its result."""
     try:
         result, branches = traced(getattr(reference, name), inputs)
     except (ValueError, RuntimeError):  # a draw for another dtype may be refused
@@ -83,7 +83,7 @@ def as_json(inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def draws(name: str) -> list[dict[str, Any]]:
-    """Return the draws of a function's strategy, the same in each run."""
+    """Return draws from a function's strategy, the same in each run."""
     providers._get_local_constants = Constants  # as in conftest.py: no constants of loaded modules
     found: list[dict[str, Any]] = []
 
@@ -105,9 +105,9 @@ def draws(name: str) -> list[dict[str, Any]]:
 
 
 def ranked(found: list[Candidate], fewest: int) -> Iterator[tuple[Candidate, list[str]]]:
-    """Yield candidates from the one that shows most for its size, and the faults that each adds.
+    """Yield candidates in order of value for their size, and the faults that each adds.
 
-    It ends where none shows anything new, but not before the `fewest`.
+    It ends when no candidate adds anything, but not before `fewest` are yielded.
     """
     left, shown, count = [*found], set[Any](), 0
     while left:
@@ -124,14 +124,14 @@ def ranked(found: list[Candidate], fewest: int) -> Iterator[tuple[Candidate, lis
 
 
 def found_faults(name: str, inputs: dict[str, Any], right: Any) -> Iterator[str]:
-    """Yield the faults of the mutants that give a clearly different answer."""
+    """Yield the faults of the mutants with a clearly different result."""
     for fault, module in mutants_about(name):
         if not is_near(outcome_of(getattr(module, name), inputs), right):
             yield fault
 
 
 def is_near(value: Any, right: Any) -> bool:
-    """Whether a result is the right one up to a thousandth."""
+    """Whether a result is right up to a thousandth."""
     if isinstance(right, tuple):
         several = isinstance(value, tuple) and len(value) == len(right)
         return several and all(map(is_near, value, right))
@@ -144,7 +144,7 @@ def is_near(value: Any, right: Any) -> bool:
 def traced(
     function: Callable[..., Any], inputs: dict[str, Any]
 ) -> tuple[Any, set[tuple[str, int, int]]]:
-    """Return the result of a call, and the pairs of lines of the reference that follow in it."""
+    """Return the result of a call, and the pairs of consecutive lines that it runs."""
     home, pairs = str(Path(reference.__file__).parent), set[tuple[str, int, int]]()
 
     def start(frame: Any, _: str, __: Any) -> Any:
@@ -179,7 +179,7 @@ def options(name: str, inputs: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def has_factors(result: Any) -> bool:
-    """Whether a result holds low-rank factors, of which only the product is unique."""
+    """Whether a result has low-rank factors, of which only the product is unique."""
     if not isinstance(result, tuple):
         return False
     fields: dict[str, Any] = getattr(result, "_asdict", dict)()

@@ -1,4 +1,4 @@
-"""Flags of a vector: what is special about its inputs. docs/flags.md says why each matters."""
+"""Flags of a vector: the special properties of its inputs. docs/flags.md says why each matters."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ def has_axis_of_one(name: str, inputs: Inputs) -> bool:
 
 
 def has_ties(_: str, inputs: Inputs) -> bool:
-    """Whether finite scores along a last axis are equal."""
+    """Whether finite scores of a row are equal."""
     return any(
         repeats(row)
         for key, field, value in arguments_and_fields(inputs)
@@ -80,7 +80,7 @@ def has_grouped_heads(name: str, inputs: Inputs) -> bool:
 
 
 def has_leading_axes(name: str, inputs: Inputs) -> bool:
-    """Whether a tensor has axes that the signature leaves open."""
+    """Whether a tensor has more axes than the signature names."""
     return any(axis.startswith("*") for axis, _ in named_axes(name, inputs))
 
 
@@ -96,7 +96,7 @@ def pools_layers_or_heads(_: str, inputs: Inputs) -> bool:
 
 
 def keeps_nothing_or_all(_: str, inputs: Inputs) -> bool:
-    """Whether a budget is none, or a ratio removes nothing or everything."""
+    """Whether a budget is 0, or a ratio removes nothing or everything."""
     keep = inputs.get("keep")
     none = any(bool((t == 0).any()) for t in tensors([keep])) or (type(keep) is int and keep == 0)
     return none or inputs.get("ratio") in (0, 1)
@@ -124,12 +124,12 @@ def flags_of(name: str, inputs: Inputs) -> list[str]:
 
 
 def level_of(flags: list[str]) -> str:
-    """Return the level of a vector that has these flags and refuses nothing."""
+    """Return the level of a vector with these flags that refuses nothing."""
     return "edges" if EDGES & {*flags} else "values"
 
 
 def readings_of(name: str) -> list[str]:
-    """Return the errata and conventions on which a function's answer rests."""
+    """Return the errata and conventions that a function's result depends on."""
     said = (getdoc(unwrap(getattr(reference, name))) or "").partition("Reading:")[2]
     return list(dict.fromkeys(READING.findall(said)))
 

@@ -1,8 +1,8 @@
 """Generate vectors from the reference: `python -m spec_tests.vectors.generate [FUNCTION ...]`.
 
-For each function the inputs come from its strategy and its corners, and the few that show most are
-kept. The file `generated.json` of an idea holds them. A vector has the form of those in the
-archive (`vectors.schema.json`): tensors with their dtype, and the tolerance of each number.
+The inputs of each function come from its strategy and its corners; the most valuable few are kept.
+The file `generated.json` of an idea holds them. A vector has the form of those in the archive
+(`vectors.schema.json`): tensors with their dtype, and the tolerance of each number.
 """
 
 import json
@@ -27,12 +27,13 @@ from spec_tests.vectors.candidates import Candidate, as_json, candidates, ranked
 from spec_tests.vectors.flags import flags_of, level_of, readings_of
 
 FEWEST, MOST = 12, 20
-"""Results among the vectors of a function, if it has that many candidates; beyond the most only
-those that find another mutant, up to twice as many."""
+"""Least and greatest number of results among the vectors of a function. Beyond the greatest only
+those that detect another mutant, up to twice as many."""
 LARGEST_SUM = 1500
-"""Elements of the inputs of all vectors of a function, roughly; twice as many as above."""
+"""Approximate number of elements of the inputs of all vectors of a function; twice as many as
+above."""
 FEW = 20
-"""Good calls of which a bad one is made, besides that of the strategy."""
+"""Number of good calls, besides that of the strategy, from which bad calls are made."""
 LONGEST = 4000
 """Characters of the inputs of a bad call."""
 ERRORS = {ValueError: "value", TypeError: "type"}
@@ -79,7 +80,7 @@ def answer(name: str, inputs: dict[str, Any]) -> Vector:
 
 
 def as_tolerance(exact: Any, bounds: Any) -> Any:
-    """Return bounds as JSON, in the structure of the result: None for what must be equal."""
+    """Return bounds as JSON, in the structure of the result; None for values that must be equal."""
     if isinstance(exact, tuple):
         parts = [as_tolerance(*pair) for pair in zip(exact, bounds, strict=True)]
         if all(part is None for part in parts):
@@ -92,7 +93,7 @@ def as_tolerance(exact: Any, bounds: Any) -> Any:
 
 
 def rounded_up(bounds: Tensor) -> Any:
-    """Return bounds as nested lists of numbers of two digits, none smaller than it was."""
+    """Return bounds as nested lists of two-digit numbers, rounded up."""
     if bounds.dim():
         return [rounded_up(row) for row in bounds]
     bound = float(bounds)
@@ -132,14 +133,14 @@ def refusals(name: str, calls: list[Inputs]) -> Iterator[Vector]:
 
 
 def spoilt(call: Inputs, refusal: Refusal) -> Inputs | None:
-    """Return a call with a bad argument, or None if that cannot be made of it or told as JSON."""
+    """Return a call with a bad argument, or None if there is none that JSON can express."""
     value = refusal.change
     if callable(value):
         if not isinstance(call.get(refusal.argument), Tensor | tuple):
             return None
         try:
             value = value(call[refusal.argument])
-        except (IndexError, RuntimeError, ValueError, AttributeError):  # too small to be spoilt
+        except (IndexError, RuntimeError, ValueError, AttributeError):  # too small for a bad value
             return None
     if isinstance(value, float) and value.is_integer():  # JSON has one type of number
         return None

@@ -1,4 +1,4 @@
-"""Hold results against the vectors and traces of the archive."""
+"""Compare results with the vectors and traces of the archive."""
 
 import hashlib
 import json
@@ -43,7 +43,7 @@ def judge_vector(module: Any, vector: Vector) -> None:
 
 
 def judge_trace(module: Any, trace: Vector) -> None:
-    """Make the calls of a trace, each on the results before it, and check the state after each."""
+    """Make the calls of a trace on the results before them, and check the state after each."""
     results = list[Any]()
     for at, step in enumerate(trace["steps"]):
         inputs = {
@@ -58,7 +58,7 @@ def judge_trace(module: Any, trace: Vector) -> None:
 
 @contextmanager
 def claiming(claim: str) -> Iterator[None]:
-    """Attach to an error what was claimed, which the report prints."""
+    """Add to an error the claim that the report prints."""
     try:
         yield
     except Exception as error:
@@ -67,7 +67,7 @@ def claiming(claim: str) -> Iterator[None]:
 
 
 def is_step(value: Any) -> bool:
-    """Whether an input stands for the result of an earlier step."""
+    """Whether an input is the result of an earlier step."""
     return isinstance(value, dict) and value.keys() == {"step"}
 
 
@@ -104,12 +104,12 @@ def check(actual: Any, expected: Any, tolerance: Any, place: str) -> None:
 
 
 def digest_of(mask: Tensor) -> str:
-    """Return the digest of a mask, a byte an entry, row by row."""
+    """Return the digest of a mask: one byte an entry, row by row."""
     return hashlib.sha256(mask.to(torch.uint8).numpy().tobytes()).hexdigest()
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a float or a tensor of floats, which rounding may move."""
+    """Whether a value is a float or a tensor of floats, which may differ by rounding."""
     return isinstance(value, float) or is_float(value)
 
 

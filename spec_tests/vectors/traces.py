@@ -27,7 +27,7 @@ Inputs = dict[str, Any]
 
 
 class Recorder:
-    """The reference, with its calls written down.
+    """The reference, which records its calls.
 
     A call through an attribute, such as `kv.hex_prefill(...)`, is a step.
     """
@@ -52,20 +52,20 @@ class Recorder:
             yield {"function": function, "inputs": {k: self.said(v) for k, v in inputs.items()}}
 
     def said(self, value: Any) -> Any:
-        """Return an argument as JSON: the result of an earlier step by its number."""
+        """Return an argument as JSON; the result of an earlier step is its number."""
         places = [at for at, result in enumerate(self.results) if result is value]
         numbered = places and isinstance(value, Tensor | tuple)
         return {"step": places[0]} if numbered else written(value, exact=False)
 
 
 class Text:
-    """Queries, keys, values and scores, handed out from left to right."""
+    """Queries, keys, values and scores, returned from left to right."""
 
     def __init__(self, **tensors: Tensor):
         self.tensors, self.at = tensors, 0
 
     def next(self, count: int, *names: str) -> Inputs:
-        """Return the next tokens, all of them or those of these names."""
+        """Return the next tokens: all tensors, or those of these names."""
         places = slice(self.at, self.at + count)
         self.at += count
         parts = {key: x.narrow(self.axis(key), places.start, count) for key, x in self.items}
@@ -77,18 +77,18 @@ class Text:
         return [*self.tensors.items()]
 
     def axis(self, key: str) -> int:
-        """The axis of the tokens."""
+        """Return the index of the token axis of a tensor."""
         return -1 if key == "scores" else -2
 
 
 CONFIG = reference.HexConfig(
     bits=4, density=0.0, heavy=0.25, recent=2, block=8, scales=torch.float32
 )
-"""Without an expander mask, which depends on a random stream."""
+"""Settings without an expander mask, which depends on a random stream."""
 
 
 def hex_stream(kv: Any, text: Text, config: reference.HexConfig) -> Any:
-    """A prompt, then tokens across the ends of blocks; each state is read and counted."""
+    """A prompt, then tokens that fill blocks; each state is read and its bytes are counted."""
     cache = kv.hex_prefill(**text.next(11), config=config)
     kv.hex_read(cache=cache)
     for count in (4, 1, 9):
@@ -99,12 +99,12 @@ def hex_stream(kv: Any, text: Text, config: reference.HexConfig) -> Any:
 
 
 def hex_append(kv: Any, text: Text) -> None:
-    """Blocks stand side by side."""
+    """Append mode: each block stays apart."""
     hex_stream(kv, text, CONFIG)
 
 
 def hex_full(kv: Any, text: Text) -> None:
-    """A block stands beside the whole, then all that is held is compressed again."""
+    """Full mode: a block is added to the whole, then all entries are compressed again."""
     cache = hex_stream(kv, text, CONFIG._replace(mode="full", period=2))
     cache = kv.hex_recompress(cache=cache)
     kv.hex_read(cache=cache)
@@ -117,7 +117,7 @@ def hex_carried(kv: Any, text: Text) -> None:
 
 
 def hex_second_turn(kv: Any, text: Text) -> None:
-    """An answer, then a question of many tokens at once, then attention over all."""
+    """An answer, then a question of many tokens in one call, then attention over all tokens."""
     cache = kv.hex_prefill(**text.next(16), config=CONFIG)
     cache = kv.hex_append(cache=cache, **text.next(3))
     cache = kv.hex_append(cache=cache, **text.next(14))
@@ -127,7 +127,7 @@ def hex_second_turn(kv: Any, text: Text) -> None:
 
 
 def kivi_stream(kv: Any, text: Text) -> None:
-    """Keys and values leave the residual at different times."""
+    """Keys and values leave the residual buffer at different times."""
     settings = dict(bits=4, group=4, residual=8, scales=torch.float32)
     cache = kv.kivi_prefill(**text.next(19, "keys", "values"), **settings)
     kv.kivi_read(cache=cache)
@@ -149,7 +149,7 @@ def gear_stream(kv: Any, text: Text) -> None:
 
 
 def decoding(kv: Any, text: Text) -> None:
-    """Compression while decoding; an eviction falls into the middle of a chunk."""
+    """Compression while decoding; an eviction occurs in the middle of a chunk."""
     config = reference.DecodingConfig(target=6, interval=4, scope="head", sinks=1, recent=1)
     cache = kv.decoding_start(**text.next(5, "keys", "values", "scores"), config=config)
     for count in (2, 1, 6):
@@ -159,14 +159,14 @@ def decoding(kv: Any, text: Text) -> None:
 
 
 def ragged(kv: Any, text: Text) -> None:
-    """Heads keep different numbers of tokens; new tokens attend to what each kept."""
+    """Heads keep different numbers of tokens; new tokens attend to the kept ones."""
     old = text.next(12, "keys", "values", "scores")
     old["scores"][0] /= 4
     kept = kv.retain(scores=old.pop("scores"), ratio=0.5, scope="layer")
     cache = kv.evict(**old, kept=kept)
     kv.stored_bytes(object=cache)
     kv.ragged_attention(cache=cache, **text.next(1))
-    text.at -= 1  # the tokens since then stand beside the cache
+    text.at -= 1  # the cache and the tokens since then
     kv.ragged_attention(cache=cache, **text.next(4))
 
 
@@ -183,17 +183,17 @@ def padded(kv: Any, text: Text) -> None:
 
 
 class Trace(NamedTuple):
-    """Steps on one text, and the mistakes that they find."""
+    """Steps on one text, and the mistakes that they detect."""
 
     name: str
     run: Callable[[Any, Text], Any]
     hunts: str
-    seed: int  # with which no rounding gives another choice
+    seed: int  # with it no rounding gives another choice
     batch: tuple[int, ...] = ()
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """The text: numbers of few digits."""
+        """The text, with numbers of few digits."""
         random = torch.Generator().manual_seed(self.seed)
         axes = {"queries": (QUERY_HEADS, LONGEST, WIDTH), "scores": (HEADS, LONGEST)}
         axes |= {"keys": (HEADS, LONGEST, WIDTH), "values": (HEADS, LONGEST, WIDTH)}
@@ -227,7 +227,7 @@ def as_json(trace: Trace) -> Inputs:
     """Return a trace with the expected state after each step.
 
     Raises:
-        Unequal: another rounding gives another choice; it needs another seed.
+        Unequal: another rounding gives another choice, so that the trace needs another seed.
     """
     plain, tensors = Recorder(), trace.tensors
     results(trace, tensors, plain)

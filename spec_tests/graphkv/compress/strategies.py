@@ -1,4 +1,4 @@
-"""Draws of GraphKV as a whole."""
+"""Strategies for GraphKV as a whole."""
 
 import torch
 from hypothesis import strategies as st
@@ -19,7 +19,7 @@ from spec_tests.strategies import Refusal
 
 @st.composite
 def graphkv_compress(draw):
-    """One budget, one a layer, or one for each row of each layer."""
+    """Inputs with one budget, one a layer, or one for each row of each layer."""
     refinement = draw(graph_settings())
     x = draw(scored_caches("head", refinement, marked=False))
     tokens, lead = x["keys"].shape[-2], x["keys"].shape[:-3]

@@ -1,4 +1,4 @@
-"""GraphKV as a whole: one kept set a layer, budgets layer by layer: §4.1, §6."""
+"""GraphKV as a whole: one kept set a layer, one budget a layer: §4.1, §6."""
 
 from itertools import product
 from typing import Any
@@ -17,9 +17,9 @@ from spec_tests.refinement.strategies import DECIDED, GRAPHS, seeds, settings_id
 from spec_tests.strategies import booleans
 
 LENGTHS = {999: 0, 1000: 1, 1999: 1, 2000: 2, 3999: 3, 5000: 3}
-"""Tokens of an input, and how many of three neighbours its source has."""
+"""Number of neighbours of a source, at most three, by the number of tokens of an input."""
 IN_HEX = (2048, 1500, 700)
-"""Tokens of the rows of a batch that HEX stores."""
+"""Tokens of each row of a batch that HEX stores."""
 HEX = HexConfig(block=64, density=0.0, recent=0)
 
 
@@ -68,7 +68,7 @@ def test_what_one_head_protects_its_layer_keeps(impl, x, data):
 
 
 def twice(x: dict[str, Any]) -> dict[str, Any]:
-    """Put two copies of a call under one more axis."""
+    """Put two copies of a call along a new first axis."""
     both = {k: v.expand(2, *v.shape) if isinstance(v, Tensor) else v for k, v in x.items()}
     return both | dict(scored=Scored(*(part.expand(2, *part.shape) for part in x["scored"])))
 
@@ -98,7 +98,7 @@ def test_each_layer_and_each_row_of_it_has_a_budget_of_its_own(impl, axes, x, se
     ("keep", "expected"), [(6, [0, 1, 3, 4, 5, 6]), (7, [0, 1, 3, 4, 5, 6, 7])]
 )
 def test_sources_are_a_share_of_the_kept_tokens(impl, keep, expected):
-    """Tokens 1, 2 are copies of token 0: a budget of 6 has one source, one of 7 has two."""
+    """Tokens 1 and 2 are copies of token 0: a budget of 6 has one source, one of 7 has two."""
     keys = torch.eye(8)[None].clone()
     keys[0, 1] = keys[0, 2] = keys[0, 0]
     scores = torch.tensor([[8.0, 7, 6, 5, 4, 3, 2, 1]])
@@ -114,7 +114,7 @@ def test_sources_are_a_share_of_the_kept_tokens(impl, keep, expected):
     ("length", "expected"), [(None, [0, 1]), (0, [0, 1]), (999, [0, 1]), (1000, [0, 2])]
 )
 def test_an_input_below_a_thousand_tokens_has_no_neighbours(impl, length, expected):
-    """Token 1 has the key of the best one, and falls behind unless the graph has no edge."""
+    """Token 1 has the key of the best token, and decays if the graph has an edge."""
     keys = torch.tensor([[[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]])
     scored = unprotected_scores(torch.tensor([[3.0, 2.0, 1.0]]))
     cache = impl.graphkv_compress(keys, keys, scored, GraphSettings(1), keep=2, length=length)
@@ -122,7 +122,7 @@ def test_an_input_below_a_thousand_tokens_has_no_neighbours(impl, length, expect
 
 
 def crowds(*order):
-    """Rows of those lengths, each with three copies of its best token, right behind it."""
+    """Rows of the given lengths, each starting with its best token and three copies of it."""
     size = max(order)
     keys, scores = torch.zeros(len(order), 1, size, 2), torch.zeros(len(order), 1, size)
     valid = torch.arange(size) >= size - torch.tensor(order)[:, None]
@@ -165,7 +165,7 @@ def test_each_row_has_neighbours_by_its_own_thousands_where_hex_stores_the_rest(
 
 
 def assert_neighbours_in_hex(cache):
-    """Assert that each row of `IN_HEX` keeps its source, and of three copies the right ones."""
+    """Assert that each row of `IN_HEX` keeps its source, and the right ones of three copies."""
     assert hasattr(cache, "blocks"), f"stored as {type(cache).__name__}, not as HEX"
     for row, (length, evicted) in enumerate(zip(IN_HEX, (2, 1, 0), strict=True)):
         best = cache.blocks[0].dynamic[row, max(IN_HEX) - length :][:4]

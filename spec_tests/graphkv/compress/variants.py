@@ -7,7 +7,7 @@ from spec_tests.variants.registry import register_variant
 @register_variant("graphkv_select")
 def by_select(keys, values, scored, refinement, *, keep=None, ratio=None, length=None,
               queries=None, valid=None):  # fmt: skip
-    """`select`, with the neighbours capped and the protected tokens of a layer joined."""
+    """`select`, with capped neighbours and the union of the tokens that a layer's heads protect."""
     if length is not None:
         most = min(refinement.count, length // 1000)
         refinement = refinement._replace(count=most, adaptive=False)
@@ -30,7 +30,7 @@ def by_select(keys, values, scored, refinement, *, keep=None, ratio=None, length
 @register_variant("graphkv_compress")
 def in_two_steps(keys, values, scored, refinement, *, keep=None, ratio=None, length=None,
                  queries=None, valid=None, store=None):  # fmt: skip
-    """Select and evict; or let `compress` store, the neighbours capped."""
+    """Select and evict, or store with `compress`; neighbours are capped."""
     if store is None:
         kept = reference.graphkv_select(
             keys, values, scored, refinement, keep=keep, ratio=ratio, length=length,

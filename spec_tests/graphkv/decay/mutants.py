@@ -9,33 +9,33 @@ test_product_is_equation_5_and_sequential_is_algorithm_2
   - lowered = after * (1 - loss)
   + lowered = before * (1 - loss)
 test_only_the_last_source_that_reaches_a_token_counts
-  accumulating_in_place: Algorithm 2 in place, on one array for all rounds
+  accumulating_in_place: Algorithm 2 on one array for all rounds
   - lowered = before * (1 - loss)
   + lowered = after * (1 - loss)
 vector:figure-as-drawn
-  no_sum: the losses of Figure 3 multiply
+  no_sum: the losses of Figure 3 are multiplied
   - lowered = after - before * loss
   + lowered = after * (1 - loss)
 vector:losses-beyond-the-score
-  bounded_losses: stops at 0
+  bounded_losses: scores stop at 0
   - after = after.to(scores.dtype)
   + after = after.to(scores.dtype).clamp(min=0)
 test_no_round_is_the_identity_for_every_signal
-  one_round_more: one round more
+  one_round_more: runs one round too many
   - range(rounds):
   + range(rounds + 1):
             before = after
-  banished_at_once: evicts at T = 0
+  banished_at_once: evicts even where there is no round
   - range(rounds):
   + range(1):
             for i in range(neighbours
 test_rounds_are_a_power_of_the_factor
-  one_round: one round whatever is asked
+  one_round: runs one round, whatever the number of rounds
   - range(rounds):
   + range(min(rounds, 1)):
             before = after
 test_one_source_takes_its_edge_off_the_score
-  strength_forgotten: no strength
+  strength_forgotten: the strength is ignored
   - loss = strength * widen
   + loss = widen
 test_a_token_that_no_source_reaches_is_untouched
@@ -43,7 +43,7 @@ test_a_token_that_no_source_reaches_is_untouched
   - torch.where(neighbours[..., i, :], lowered, after)
   + lowered
 vector:opposite-keys-amplify
-  clamped_unasked: clamped edges
+  clamped_unasked: negative edges count as 0
   - loss = strength * widen(weights[..., i, :])
   + loss = strength * widen(weights[..., i, :]).clamp(min=0)
 test_the_order_of_the_sources_does_not_matter
@@ -51,19 +51,19 @@ test_the_order_of_the_sources_does_not_matter
   - loss = strength * widen(weights[..., i, :])
   + loss = strength * widen(weights[..., i, :]) / (1 + (i > 0))
 test_half_precision_is_rounded_once
-  rounded_every_time: rounded after every round
+  rounded_every_time: scores are rounded after every round
   -         before = after
   +         before = after = after.to(scores.dtype)
 test_product_and_sequential_never_raise_a_score
-  raising: raises what it should lower
+  raising: raises scores instead of lowering them
   - loss = strength
   + loss = -strength
 test_a_duplicate_key_decays_to_exactly_0
-  never_quite_0: a duplicate keeps a little
+  never_quite_0: a token with the source's key keeps a small score
   - loss = strength * widen(weights[..., i, :])
   + loss = strength * widen(weights[..., i, :]).clamp(max=1 - 1e-6)
 test_enhanced_is_at_least_the_score_which_is_at_least_the_decayed
-  enhancing_downwards: lowers what it should raise
+  enhancing_downwards: lowers scores instead of raising them
   - enhanced * (1 + gain)
   + enhanced * (1 - gain)
 test_enhancing_is_decaying_along_edges_of_the_other_sign
@@ -73,15 +73,15 @@ test_enhancing_is_decaying_along_edges_of_the_other_sign
                 gain = strength * widen(weights[..., i, :])
   -             enhanced = torch.where(neighbours[..., i, :], enhanced * (1 + gain), enhanced)
   +             enhanced = torch.where(neighbours[..., i, :], before * (1 + gain), enhanced)
-  added_gains: gains add
+  added_gains: gains are added, not multiplied
   - enhanced * (1 + gain)
   + enhanced + scores * gain
 test_the_evicted_signal_is_minus_infinity_on_exactly_the_neighbours
-  finite_banishment: a large negative number for minus infinity
+  finite_banishment: a large negative number instead of minus infinity
   - (neighbours[..., i, :], -torch.inf)
   + (neighbours[..., i, :], torch.finfo(scores.dtype).min)
 test_no_signal_moves_a_score_of_0_but_eviction
-  subtracted_edges: a loss is no share of the score
+  subtracted_edges: a loss is subtracted, not multiplied by the score
   - lowered = after - before * loss
   + lowered = after - loss
 """)

@@ -8,7 +8,7 @@ from spec_tests.graphkv.graph.oracle import Edges, neighbourhood
 def algorithm_2(
     sources: list[int], edges: Edges, scores: list[Fraction], rounds: int, m: int
 ) -> list[Fraction]:
-    """Return the scores after every source wrote over what the one before it wrote."""
+    """Return the scores after all rounds, where a later source overwrites an earlier one."""
     before = list(scores)
     for _ in range(rounds):
         after = list(before)
@@ -22,7 +22,7 @@ def algorithm_2(
 def equation_5(
     sources: list[int], edges: Edges, scores: list[Fraction], rounds: int, m: int
 ) -> list[Fraction]:
-    """Return the scores after the factors of all sources that reach a token, in every round."""
+    """Return the scores times the factors of all sources that reach a token, in every round."""
     after = list(scores)
     for _ in range(rounds):
         for j in range(len(scores)):

@@ -1,4 +1,4 @@
-"""Draws of graphs for a signal to travel along."""
+"""Strategies for graphs, and for the settings of a signal."""
 
 from operator import itemgetter
 
@@ -16,7 +16,7 @@ rules = draw_choices(reference.decay).map(itemgetter("rule"))
 
 @st.composite
 def graph(draw, low=-16):
-    """Scores and any graph over them; edges in [low / 16, 1]."""
+    """Scores and any graph of them; edges in [low / 16, 1]."""
     lead, count, sources = draw(leads), draw(few), draw(up_to(3))
     return dict(
         scores=draw(grid(*lead, count)),
@@ -28,7 +28,7 @@ def graph(draw, low=-16):
 
 @st.composite
 def decay(draw, low=-16, rules=rules):
-    """A graph, and how its sources combine."""
+    """A graph, a strength and a rule to combine sources."""
     return draw(graph(low)) | dict(strength=draw(strengths), rule=draw(rules))
 
 
@@ -40,7 +40,7 @@ def enhance(draw, low=-16):
 
 @st.composite
 def banish(draw):
-    """A graph without edges: the signal does not look at them."""
+    """A graph without edges, which this signal does not use."""
     drawn = draw(graph())
     return {name: drawn[name] for name in ("scores", "neighbours", "rounds")}
 

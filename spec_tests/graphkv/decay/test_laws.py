@@ -26,7 +26,7 @@ never_raising = st.sampled_from(["product", "sequential"])
 
 @st.composite
 def exact(draw, rules=("product",)):
-    """Edges 0, 1/2 and 1, so that float32 holds every product of a few factors."""
+    """Inputs with edges 0, 1/2 and 1, so that float32 holds every product of a few factors."""
     x = draw(decay(low=0, rules=st.sampled_from(rules)))
     halves = draw(grid(*x["weights"].shape, high=2, scale=1 / 2))
     return x | dict(weights=halves, strength=draw(st.sampled_from([0.5, 1.0])))
@@ -34,21 +34,21 @@ def exact(draw, rules=("product",)):
 
 @st.composite
 def similarity_graphs(draw):
-    """Scores, sources and neighbours of the reference's own making, over exact edges."""
+    """Keys and scores for a graph that the reference builds, with exact edges."""
     count = draw(st.integers(1, 7))
     keys, scores = draw(lattice(count, 4)), draw(grid(count, high=6))
     return keys, scores, draw(st.integers(0, min(count, 4))), draw(st.integers(0, count))
 
 
 def every_signal(impl, x):
-    """The scores after each of the three signals."""
+    """Return the scores after each of the three signals."""
     enhanced = impl.enhance(**{name: value for name, value in x.items() if name != "rule"})
     banished = impl.banish(**{name: x[name] for name in ("scores", "neighbours", "rounds")})
     return impl.decay(**x), enhanced, banished
 
 
 def factors(impl, x):
-    """What one round multiplies a score by."""
+    """Return the factor by which one round multiplies each score."""
     return impl.decay(**x | dict(scores=torch.ones_like(x["scores"]), rounds=1))
 
 
@@ -174,7 +174,7 @@ def test_half_precision_is_rounded_once(impl, x):
     half = {k: v.bfloat16() if k in ("scores", "weights") else v for k, v in x.items()}
     wide = {k: v.float() if k in ("scores", "weights") else v for k, v in half.items()}
     losses = (x["strength"] * x["weights"].abs() * x["neighbours"]).sum(-2)
-    terms = x["scores"] * (1 + losses) ** x["rounds"]  # a difference is held to what it is of
+    terms = x["scores"] * (1 + losses) ** x["rounds"]  # each term of the difference rounds
     assert_rounded_once(impl.decay(**half), impl.decay(**wide), terms)
 
 

@@ -1,4 +1,4 @@
-"""Other correct ways to send signals along a graph."""
+"""Other correct ways to apply signals along a graph."""
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ def at_last(loss, reached):
 
 @register_variant("decay")
 def by_one_factor(scores, weights, neighbours, rounds=1, strength=1.0, rule="product"):
-    """All sources make one factor, whose power is that of all rounds: in float64."""
+    """Multiply the factors of all sources, and take the power of all rounds, in float64."""
     loss = strength * weights.double() * neighbours
     if rule == "product":
         factor = (1 - loss).prod(-2)
@@ -44,14 +44,14 @@ def source_by_source(scores, weights, neighbours, rounds=1, strength=1.0, rule="
 
 @register_variant("enhance")
 def raised_at_once(scores, weights, neighbours, rounds=1, strength=1.0):
-    """One factor for all sources and rounds."""
+    """Take the power of the factor of all sources."""
     factor = torch.where(neighbours, 1 + strength * weights.double(), 1).prod(-2)
     return (scores * factor**rounds).to(scores.dtype)
 
 
 @register_variant("enhance", "values")
 def round_by_round(scores, weights, neighbours, rounds=1, strength=1.0):
-    """A product of gains each round."""
+    """Multiply by a product of gains in each round."""
     for _ in range(rounds):
         scores = scores * (1 + strength * weights * neighbours).prod(-2)
     return scores
@@ -59,7 +59,7 @@ def round_by_round(scores, weights, neighbours, rounds=1, strength=1.0):
 
 @register_variant("banish")
 def at_once(scores, neighbours, rounds=1):
-    """Once is enough."""
+    """Mark once: further rounds change nothing."""
     struck = neighbours.any(-2) if rounds else torch.zeros_like(scores, dtype=torch.bool)
     return torch.where(struck, -torch.inf, scores)
 
@@ -67,7 +67,7 @@ def at_once(scores, neighbours, rounds=1):
 @register_variant("banish", "values")
 @among_tensors
 def by_numpy(scores, neighbours, rounds=1):
-    """Written where a source reaches."""
+    """Write minus infinity where a source reaches, in NumPy."""
     out = scores.copy()
     if rounds:
         out[neighbours.any(-2)] = -np.inf

@@ -1,7 +1,7 @@
-"""Graphs for the tests: vectors whose cosines are exact, positions, sizes that are rarely 0.
+"""Strategies for graphs: vectors with exact cosines, positions, sizes that are rarely 0.
 
-What jumps (sources, neighbours, bins) is computed from `lattice` vectors: their lengths are powers
-of two, so every cosine is a multiple of 1/16 whichever way it is computed, and many tie.
+Discrete results (sources, neighbours, bins) are computed from `lattice` vectors. Their lengths are
+powers of two, so every cosine is a multiple of 1/16 in any order of operations, and many are equal.
 """
 
 from typing import get_args
@@ -22,7 +22,7 @@ from spec_tests.strategies import (
     strategy_or_none,
 )
 
-# the empty and the lone are there, and rare: most examples have something to compare
+# numbers of 0 and 1 occur, but rarely: most examples have tokens to compare
 few = st.sampled_from([*range(3, 9), *range(3, 9), 2, 1, 0])
 leads = st.sampled_from([(), (3,), (2, 2), (1,), (), (3,), (2, 2), (0, 2)])
 KINDS = get_args(Kind)
@@ -45,19 +45,19 @@ def lattice(draw, *shape, zero=True):
 
 @st.composite
 def picks(draw, count, *lead, size):
-    """Positions of `size` different tokens among `count`, in any order, for each of `lead`."""
+    """Positions of `size` different tokens among `count` in any order, for each index of `lead`."""
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
     return torch.rand((*lead, count), generator=generator).argsort(-1)[..., :size]
 
 
 def up_to(most):
-    """Return a strategy for a number in [0, most], 0 the rarest."""
+    """Return a strategy for a number in [0, most], where 0 is the rarest."""
     return st.sampled_from([*range(1, most + 1), *range(1, most + 1), 0])
 
 
 @st.composite
 def source_tokens(draw):
-    """Scores with many ties; as many sources as the emptiest row has content."""
+    """Scores with many ties; at most as many sources as the row with the least content has."""
     shape = (*draw(leads), draw(few))
     protected = draw(st.none() | booleans(*shape))
     content = shape[-1]
@@ -71,12 +71,12 @@ def source_tokens(draw):
 
 
 widths = st.sampled_from([4, 4, 4, 4, 4, 0])
-"""A vector of no channels is like nothing."""
+"""A vector of width 0 has cosine 0 with every vector."""
 
 
 @st.composite
 def edges(draw):
-    """Every kind; keys with and without a heads axis; one to three queries a head."""
+    """Inputs of every kind: keys with and without a heads axis, one to three queries a head."""
     lead, count, width = draw(leads), draw(few), draw(widths)
     shape, numbers = (*lead, count, width), draw(st.sampled_from([lattice, gaussian_tensor]))
     group = draw(st.integers(1, 3)) if lead and lead[-1] else 1
@@ -92,7 +92,7 @@ def edges(draw):
 
 @st.composite
 def neighbours(draw, unprotected=True):
-    """Edges with many ties; more neighbours asked for than there are."""
+    """Edges with many ties; sometimes more neighbours than tokens."""
     lead, count = draw(leads), draw(few)
     sources = draw(picks(count, *lead, size=draw(up_to(min(count, 4)))))
     return dict(

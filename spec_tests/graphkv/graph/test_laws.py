@@ -126,7 +126,7 @@ def test_each_full_thousand_of_tokens_adds_a_neighbour_up_to_those_set_beforehan
 
 
 def rows(x, reached):
-    """Every source with its edges, what it reaches, what is protected, and its graph's sources."""
+    """Yield each source, its edges, its neighbours, the protected tokens, and all sources."""
     weights, sources, protected = x["weights"], x["sources"], x["protected"]
     if protected is None:
         protected = torch.zeros_like(weights[..., :1, :], dtype=torch.bool).any(-2)
@@ -163,5 +163,5 @@ def test_equal_keys_have_equal_edges(impl, width, sources, tokens, several, seed
     first = (which == which[:, None]).int().argmax(-1)
     others = weights[:, first]
     assert_close(weights, others)
-    if impl.ours:  # exactly, so that ties last: a product of matrices rounds by a column's place
+    if impl.ours:  # ties need exact equality: a matrix product may round each column differently
         assert_equal(weights, others)

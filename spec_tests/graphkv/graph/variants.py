@@ -13,19 +13,19 @@ from spec_tests.variants.registry import register_variant
 
 @register_variant("source_count")
 def by_decimals(keep, fraction=0.3, window=0):
-    """Decimal arithmetic."""
+    """Compute in decimal arithmetic."""
     return max(1, math.floor(Decimal(str(fraction)) * (keep - window)))
 
 
 @register_variant("source_count", "values")
 def by_rounding_first(keep, fraction=0.3, window=0):
-    """Take the product to nine decimals, so that 0.3 of 10 is 3."""
+    """Round the product to nine decimals, so that 0.3 of 10 is 3."""
     return max(1, math.floor(round(fraction * (keep - window), 9)))
 
 
 @register_variant("source_tokens")
 def by_sorted(scores, count, protected=None):
-    """Python's sort, which is stable."""
+    """Use Python's sort, which is stable."""
     out = torch.zeros(*scores.shape[:-1], count, dtype=torch.int64)
     for head in np.ndindex(scores.shape[:-1]):
         row = scores[head].tolist()
@@ -38,14 +38,14 @@ def by_sorted(scores, count, protected=None):
 @register_variant("source_tokens")
 @among_tensors
 def by_argsort(scores, count, protected=None):
-    """NumPy's stable `argsort` of what is to come first."""
+    """Use NumPy's stable `argsort` of negated scores."""
     wide = scores.astype(float)
     wide = wide if protected is None else np.where(protected, -np.inf, wide)
     return np.argsort(-wide, axis=-1, kind="stable")[..., :count].astype(np.int64)
 
 
 def ends(keys, kind, queries, values):
-    """Return what is compared, in float32 at least; queries of a group are averaged."""
+    """Return the compared vectors, at least in float32; queries of a group are averaged."""
     vectors = dict(k=keys, q=queries, v=values)
     out = []
     for which in kind:
@@ -56,7 +56,7 @@ def ends(keys, kind, queries, values):
 
 @register_variant("edges", "values")
 def by_normalising(keys, sources, kind="kk", queries=None, values=None, clamp=False):
-    """Inner products of vectors of length 1."""
+    """Take inner products of vectors of length 1."""
     start, end = (F.normalize(x, dim=-1) for x in ends(keys, kind, queries, values))
     cosines = start.take_along_dim(sources[..., None], -2) @ end.mT
     return cosines.clamp(min=0) if clamp else cosines
@@ -64,7 +64,7 @@ def by_normalising(keys, sources, kind="kk", queries=None, values=None, clamp=Fa
 
 @register_variant("edges")
 def all_pairs(keys, sources, kind="kk", queries=None, values=None, clamp=False):
-    """The cosine of each pair, summed alike wherever it stands."""
+    """Compute the cosine of each pair by one sum, independent of its place."""
     start, end = (x.double() for x in ends(keys, kind, queries, values))
     dtype = torch.promote_types(keys.dtype, torch.float32)
     if kind != "kk":
@@ -78,7 +78,7 @@ def all_pairs(keys, sources, kind="kk", queries=None, values=None, clamp=False):
 
 @register_variant("edges", "values")
 def by_cosine_similarity(keys, sources, kind="kk", queries=None, values=None, clamp=False):
-    """PyTorch's own, which takes no length below 1e-8."""
+    """Use PyTorch's cosine similarity, which takes no length below 1e-8."""
     start, end = ends(keys, kind, queries, values)
     start = start.take_along_dim(sources[..., None], -2)
     cosines = F.cosine_similarity(start[..., :, None, :], end[..., None, :, :], dim=-1)
@@ -93,7 +93,7 @@ def by_division(predefined, length):
 
 @register_variant("neighbours")
 def by_sorting(weights, sources, count, protected=None, spare_sources=False):
-    """One source at a time, sorted by Python."""
+    """Sort the edges of one source at a time in Python."""
     reached = torch.zeros_like(weights, dtype=torch.bool)
     for graph in np.ndindex(weights.shape[:-2]):
         chosen = sources[graph].tolist()
@@ -110,7 +110,7 @@ def by_sorting(weights, sources, count, protected=None, spare_sources=False):
 
 @register_variant("neighbours")
 def by_rank(weights, sources, count, protected=None, spare_sources=False):
-    """A neighbour is a candidate of a rank below the count."""
+    """A neighbour is a candidate whose rank is below the count."""
     open_ = torch.ones_like(weights, dtype=torch.bool).scatter(-1, sources[..., None], False)
     if protected is not None:
         open_ &= ~protected[..., None, :]

@@ -1,4 +1,4 @@
-"""Draws of keys to look at."""
+"""Strategies for keys to analyse."""
 
 import torch
 from hypothesis import strategies as st
@@ -15,13 +15,13 @@ def keys(draw, numbers=lattice):
 
 @st.composite
 def cosine_distribution(draw):
-    """Keys whose cosines fall between no two bins."""
+    """Keys whose cosines are never on the edge of two bins."""
     return draw(keys()) | dict(bins=draw(st.sampled_from([1, 2, 7, 50])))
 
 
 @st.composite
 def principal_components(draw):
-    """Keys that vary along each channel about four times less than along the one before."""
+    """Keys whose spread along each channel is a quarter of that along the channel before."""
     count = draw(st.sampled_from([0, 1, 2, 4, 8]))
     spread = 4.0 ** -torch.arange(4)
     return dict(

@@ -1,4 +1,4 @@
-"""Keys as the paper looks at them: GraphKV §3, §6.3 and Table 5."""
+"""The paper's analysis of keys: GraphKV §3, §6.3 and Table 5."""
 
 from decimal import ROUND_HALF_UP, Decimal
 
@@ -31,7 +31,7 @@ HADAMARD = torch.tensor([[1.0, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1,
 
 @st.composite
 def crowded_keys(draw):
-    """A crowd of strong tokens along one direction, and weaker tokens each along its own."""
+    """Strong tokens along one direction, and weaker tokens along one direction each."""
     crowd, width = draw(st.integers(2, 6)), 8
     directions = [0] * crowd + list(range(1, crowd + 1))
     lengths = draw(grid(2 * crowd, 1, low=-2, high=2, scale=1.0))
@@ -42,12 +42,12 @@ def crowded_keys(draw):
 
 @st.composite
 def varied(draw, components=4):
-    """Keys with all axes asked for."""
+    """Keys, with all components."""
     return draw(principal_components()) | dict(components=components)
 
 
 def gram(projections):
-    """Inner products of all pairs of tokens, in float64."""
+    """Return the inner products of all pairs of tokens, in float64."""
     return projections.double() @ projections.double().mT
 
 
@@ -99,7 +99,7 @@ def test_after_decay_the_best_tokens_are_less_alike(impl, x):
 @given(varied())
 def test_components_vary_less_and_less(impl, x):
     variance = impl.principal_components(**x).double().square().sum(-2).float()
-    total = variance.sum(-1, keepdim=True)  # beside it, a variance of 0 may be a rounding error
+    total = variance.sum(-1, keepdim=True)  # a variance of 0 may be a rounding error of the total
     assert_at_most(variance[..., 1:] + total, variance[..., :-1] + total)
 
 

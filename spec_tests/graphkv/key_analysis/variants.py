@@ -1,4 +1,4 @@
-"""Other correct ways to look at keys."""
+"""Other correct ways to analyse keys."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ from spec_tests.variants.registry import register_variant
 
 @register_variant("cosine_matrix", "values")
 def by_normalising(keys):
-    """The product of a matrix of vectors of length 1 with itself."""
+    """Multiply the matrix of keys of length 1 by its transpose."""
     keys = F.normalize(keys, dim=-1)
     return keys @ keys.mT
 
 
 @register_variant("cosine_matrix")
 def by_lengths(keys):
-    """All inner products over both lengths."""
+    """Divide all inner products by both lengths."""
     dtype = torch.promote_types(keys.dtype, torch.float32)
     keys = keys.double()
     lengths = keys.norm(dim=-1)
@@ -31,7 +31,7 @@ def by_lengths(keys):
 
 @register_variant("cosine_distribution")
 def pair_by_pair(keys, bins=50):
-    """Two loops over tokens, and a count for each bin."""
+    """Loop over pairs of tokens, and count for each bin."""
     matrix = reference.cosine_matrix(keys)
     tokens, lead = matrix.shape[-1], matrix.shape[:-2]
     pairs = [matrix[..., i, j] for i in range(tokens) for j in range(i + 1, tokens)]
@@ -43,13 +43,13 @@ def pair_by_pair(keys, bins=50):
     return reference.CosineDistribution(mean, variance, F.one_hot(place, bins).sum(-2))
 
 
-record: Any = reference.CosineDistribution  # of tensors, or of arrays
+record: Any = reference.CosineDistribution  # tensors, or arrays
 
 
 @register_variant("cosine_distribution", "values")
 @among_tensors
 def by_numpy(keys, bins=50):
-    """NumPy's `histogram` of the upper triangle."""
+    """Use NumPy's `histogram` on the upper triangle."""
     lengths = np.linalg.norm(keys, axis=-1, keepdims=True)
     keys = keys / np.where(lengths > 0, lengths, 1)
     matrix = keys @ np.swapaxes(keys, -1, -2)
@@ -64,14 +64,14 @@ def by_numpy(keys, bins=50):
 
 
 def pointed(axes):
-    """Turn axes, which are columns, so that the largest coordinate of each is positive."""
+    """Flip axes, which are columns, so that the largest coordinate of each is positive."""
     largest = axes.abs().argmax(-2, keepdim=True)
     return axes * axes.gather(-2, largest).sign()
 
 
 @register_variant("principal_components")
 def by_singular_values(keys, components=2):
-    """Right singular vectors of the centred keys."""
+    """Take the right singular vectors of the centred keys."""
     dtype = torch.promote_types(keys.dtype, torch.float32)
     if not keys.numel():
         return torch.zeros(*keys.shape[:-1], components, dtype=dtype)
@@ -82,7 +82,7 @@ def by_singular_values(keys, components=2):
 
 @register_variant("principal_components", "values")
 def by_covariance(keys, components=2):
-    """Eigenvectors of NumPy, largest eigenvalue first."""
+    """Take NumPy's eigenvectors, largest eigenvalue first."""
     out = torch.zeros(*keys.shape[:-1], components, dtype=keys.dtype)
     for head in np.ndindex(keys.shape[:-2]) if keys.numel() else ():
         rows = keys[head].double().numpy()
@@ -96,6 +96,6 @@ def by_covariance(keys, components=2):
 
 @register_variant("kv_bytes")
 def part_by_part(tokens, layers=32, heads=8, width=128, element_bytes=2):
-    """A head, a layer, a token, all; and twice."""
+    """Multiply from a head to a layer, a token and all tokens; then double."""
     head = width * element_bytes
     return (tokens * (layers * (heads * head))) * 2

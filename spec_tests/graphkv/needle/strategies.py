@@ -1,4 +1,4 @@
-"""Draws of needles, haystacks and answers."""
+"""Strategies for needles, haystacks and answers."""
 
 import torch
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ from spec_tests.strategies import Refusal
 
 @st.composite
 def hide_needle(draw):
-    """A text, a fact of any length, and any part of the text around it."""
+    """A text, a fact of any length, and the length of the input with both."""
     hidden, tokens = draw(st.integers(0, 3)), draw(st.integers(0, 12))
     return dict(
         haystack=torch.arange(tokens),
@@ -21,7 +21,7 @@ def hide_needle(draw):
 
 @st.composite
 def needle_recall(draw):
-    """Words of which some are the answer's, some twice, and fillers."""
+    """Responses with words of the answer, some of them twice, and with other words."""
     words, said = draw(st.integers(1, 5)), draw(st.integers(0, 6))
     shape = (*draw(leads), said)
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))

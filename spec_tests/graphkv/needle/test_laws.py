@@ -22,7 +22,7 @@ def test_a_needle_stands_whole_in_the_first_tokens_of_its_haystack(impl, x):
 
 @given(st.integers(0, 40), st.integers(0, 3), st.integers(1, 12))
 def test_depths_from_0_to_1_reach_every_place(impl, around, more, width):
-    """So many steps of depth as there are tokens around the needle put it before each in turn."""
+    """With one step of depth for each position, the needle comes before each token in turn."""
     haystack, needle = torch.arange(around + more), torch.arange(100, 100 + width)
     for place in range(around + 1):
         depth = place / max(1, around) + 1e-9 if place < around else 1.0

@@ -1,4 +1,4 @@
-"""Other correct ways to hide a needle, and to find it again."""
+"""Other correct ways to hide a needle and to measure its recall."""
 
 from decimal import Decimal
 

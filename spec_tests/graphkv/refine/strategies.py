@@ -1,4 +1,4 @@
-"""Draws of layers to refine, on the lattice their graphs compare."""
+"""Strategies for layers to refine, whose graphs have exact cosines."""
 
 import torch
 from hypothesis import strategies as st
@@ -29,7 +29,7 @@ def concatenate_heads(draw):
 
 @st.composite
 def graphkv_refine(draw, unprotected=True, **fixed):
-    """A layer or a batch of them, on the lattice its graph compares."""
+    """A layer, or a batch of layers, with exact cosines."""
     batch = fixed.pop("batch") if "batch" in fixed else draw(leads)
     head_count, count = draw(st.sampled_from([1, 2, 4])), draw(fixed.pop("tokens", few))
     per_head = fixed.get("per_head", draw(st.booleans()))
@@ -60,7 +60,7 @@ def graphkv_refine(draw, unprotected=True, **fixed):
 
 
 def lengthened(x, tokens):
-    """Put so many more tokens at the end, that score 0 and are like nothing."""
+    """Return the inputs with more tokens at the end: their scores are 0, and their cosines too."""
     vectors = {name: pad(x[name], (0, 0, 0, tokens)) for name in ("keys", "queries", "values")}
     flat = {name: x[name] for name in ("scores", "protected") if x[name] is not None}
     return x | vectors | {name: pad(one, (0, tokens)) for name, one in flat.items()}

@@ -17,7 +17,7 @@ from spec_tests.strategies import gaussian_tensor, grid
 
 LEAD = ("scores", "keys", "protected", "queries", "values")
 
-# chance alone rarely combines what it takes for a choice to matter
+# random settings rarely combine so that every one of them matters
 reaching = dict(batch=(2,), exclude_window=False, spare_sources=False)
 focuses = dict(
     anything={},
@@ -36,7 +36,7 @@ in_pairs = torch.cat([torch.zeros(2, 5), torch.eye(5), torch.eye(5)])[None]
 
 
 def part(x, place):
-    """The inputs at one place of the first axis."""
+    """Return the inputs at one index of the first axis."""
     return {k: v[place] if k in LEAD and v is not None else v for k, v in x.items()}
 
 
@@ -91,7 +91,7 @@ def test_a_graph_of_its_own_makes_a_head_independent_of_the_others(impl, x):
 
 
 @pytest.mark.spec("GraphKV-4.1")
-@settings(max_examples=150)  # rows seldom differ in their number of sources
+@settings(max_examples=150)  # rows rarely differ in their number of sources
 @given(graphkv_refine(unprotected=False, batch=(3,)))
 def test_a_batch_is_its_rows_one_by_one(impl, x):
     refined = impl.graphkv_refine(**x)
@@ -110,7 +110,7 @@ def test_which_head_is_first_does_not_matter_to_a_layer(impl, keys, scores, keep
 
 @pytest.mark.spec("GraphKV-4.1")
 def test_a_layer_graph_and_head_graphs_keep_different_tokens(impl):
-    """Tokens 0 and 1 are twins to the first head, 0 and 2 to the louder second."""
+    """Tokens 0 and 1 share a key in the first head; 0 and 2 in the second, which is larger."""
     scores = torch.tensor([[1.0, 0.75, 0.5]]).repeat(2, 1)
     first, second = [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [[4.0, 0.0], [0.0, 4.0], [4.0, 0.0]]
     x = dict(scores=scores, keys=torch.tensor([first, second]), keep=2, count=1)
@@ -146,7 +146,7 @@ def test_how_long_vectors_are_changes_nothing(impl, x, data):
 
 
 def recomposed(impl, x, score, aside, vectors):
-    """One graph, part by part."""
+    """Return the refined scores of one graph, computed by the public functions of its parts."""
     window, content = int(aside.sum()), int((~aside).sum())
     share = impl.source_count(x["keep"], x["fraction"], window if x["exclude_window"] else 0)
     sources = impl.source_tokens(score, min(share, content), aside)
@@ -161,7 +161,7 @@ def recomposed(impl, x, score, aside, vectors):
 
 
 def graphs(impl, x):
-    """The score, window and vectors of every graph: of each head, or of each layer's rows."""
+    """Yield the score, window and vectors of every graph: of a head, or of a row of a layer."""
     scores, aside = x["scores"], x["protected"]
     aside = torch.zeros_like(scores, dtype=torch.bool) if aside is None else aside
     heads = scores.shape[-2]
@@ -179,7 +179,7 @@ def graphs(impl, x):
 
 
 def assert_composed(impl, x):
-    """Every graph is what its parts make of it."""
+    """Assert that every graph has the scores that its parts give."""
     whole = impl.graphkv_refine(**x)
     if whole.numel():
         if not x["per_head"]:
@@ -233,7 +233,7 @@ def test_decay_lies_between_the_evicted_and_the_enhanced_score(impl, x):
 @settings(max_examples=30)
 @given(st.integers(1, 4), st.data())
 def test_a_graph_of_many_tokens_is_made_of_its_parts(impl, count, data):
-    """Most are no neighbours, and of equal ones the first; the last is a source or protected."""
+    """Few tokens are neighbours, the first of equals; the last token is a source or protected."""
     many = graphkv_refine(
         batch=(), tokens=st.integers(17, 40), count=count,
         fraction=0.2, signal="evict", rounds=1,
@@ -245,7 +245,7 @@ def test_a_graph_of_many_tokens_is_made_of_its_parts(impl, count, data):
 
 @st.composite
 def twins(draw):
-    """The two best tokens have one key; every other token has another direction."""
+    """Inputs whose two best tokens have one key; every other token has another direction."""
     scores = torch.cat([draw(grid(2, low=12)), draw(grid(4, high=8))])
     keys = torch.eye(8)[[0, 0, 1, 2, 3, 4]] * draw(st.sampled_from([0.5, 1.0, 4.0]))
     return dict(scores=scores[None], keys=keys[None], keep=6, count=1, fraction=0.4)

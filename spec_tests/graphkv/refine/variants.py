@@ -17,7 +17,7 @@ def by_joining(vectors):
 
 @register_variant("concatenate_heads", "values")
 def by_einops(vectors):
-    """Swap heads and tokens, and reshape."""
+    """Swap the axes of heads and tokens, and reshape."""
     rows = vectors.transpose(-3, -2)
     return rows.reshape(*rows.shape[:-2], rows.shape[-2] * rows.shape[-1])
 
@@ -28,7 +28,7 @@ def graph_by_graph(
     fraction=0.3, rounds=1, strength=1.0, rule="product", signal="decay", per_head=False,
     spare_sources=False, clamp=False, exclude_window=False, adaptive=False,
 ):  # fmt: skip
-    """A loop over graphs: of rows of all heads side by side, or of heads."""
+    """Loop over graphs: of heads, or of rows that join all heads."""
     if not scores.numel():
         return scores.clone()
     settings: Any = reference.GraphSettings

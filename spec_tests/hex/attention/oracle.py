@@ -1,4 +1,4 @@
-"""Attention over what the specification restores of a cache."""
+"""Attention over the entries that the specification restores from a cache."""
 
 import torch
 
@@ -7,7 +7,7 @@ from reference.hex.cache import read_unrounded
 
 
 def read(queries, cache, causal=True, scale=None, keys=None, values=None, row=(), first=0):
-    """Attend to what the specification restores of a cache, or a row from a token on."""
+    """Attend to the entries restored from a cache, or to those of one row from token `first` on."""
     old = read_unrounded(cache)
     new = [x[..., :0, :] for x in old] if keys is None else [keys, values]
     found = (torch.cat([x, y], -2)[row][..., first:, :] for x, y in zip(old, new, strict=True))
@@ -15,6 +15,6 @@ def read(queries, cache, causal=True, scale=None, keys=None, values=None, row=()
 
 
 def sum_restored_weights(queries, cache, causal, scale):
-    """Add up the weights on what the specification restores of a cache."""
+    """Return the sum of the weights on the entries restored from a cache."""
     keys, _ = read_unrounded(cache)
     return reference.attention_weights(queries, keys, causal, scale).sum((-3, -2))

@@ -1,4 +1,4 @@
-"""Questions to a cache that has seen some tokens."""
+"""Strategies for queries to a cache after some tokens."""
 
 import torch
 from hypothesis import strategies as st
@@ -11,13 +11,13 @@ from spec_tests.strategies import Refusal, longer, needs_expander_mask
 
 
 def tokens_of(cache: HexCache) -> int:
-    """Return how many tokens a cache holds."""
+    """Return the number of tokens in a cache."""
     return sum(block.dynamic.shape[-1] for block in cache.blocks) + cache.residual_keys.shape[-2]
 
 
 @st.composite
 def padding(draw, shape):
-    """Flags that are false on the left of each row, up to all of them."""
+    """A mask that is false on the left of each row, at most everywhere."""
     rows = torch.Size(shape[:-1])
     starts = draw(st.lists(st.integers(0, shape[-1]), min_size=rows.numel(), max_size=rows.numel()))
     return torch.arange(shape[-1]) >= torch.tensor(starts).reshape(*rows, 1)
@@ -25,7 +25,7 @@ def padding(draw, shape):
 
 @st.composite
 def hex_attention_inputs(draw, cache=caches(), padded=st.booleans()):  # noqa: B008
-    """Up to three queries of one, two or eight query heads a key head."""
+    """Inputs with up to three queries, and one, two or eight query heads a key head."""
     cache, causal = draw(cache), draw(st.booleans())
     batch, tokens = cache.residual_mass.shape[:-1], tokens_of(cache)
     group, count = draw(st.sampled_from([1, 2, 8])), draw(st.integers(0, 3))

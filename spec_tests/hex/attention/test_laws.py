@@ -22,7 +22,7 @@ unpadded = hex_attention_inputs(padded=st.just(False))
 
 
 def reads_alike(impl, cache):
-    """Whether a module keeps what the specification keeps: the mask of others is of their draw."""
+    """Whether a module keeps the same entries: another module draws another expander mask."""
     return impl.draws_alike or not needs_expander_mask(cache)
 
 
@@ -42,7 +42,7 @@ def test_attention_over_a_cache_is_attention_over_what_it_restores(impl, x):
 @settings(max_examples=8)
 @given(wide_cache_inputs(bits=(4,)).filter(has_blocks))
 def test_heads_of_a_models_width_read_what_is_restored(impl, x):
-    """A query of every head over up to three blocks: what kernels are made for."""
+    """One query of every head over up to three blocks of heads that are wide enough for kernels."""
     assume(reads_alike(impl, x["cache"]))
     attended = impl.hex_attention(**x, mass=True)
     asking = x | dict(causal=True, scale=None)
@@ -53,7 +53,7 @@ def test_heads_of_a_models_width_read_what_is_restored(impl, x):
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")
 @pytest.mark.parametrize("bits", range(1, 9))
 def test_codes_of_every_width_are_read_whole_in_heads_of_a_models_width(impl, bits):
-    """Values of both signs, and in the second head keys that have much in common."""
+    """Values of both signs; the keys of the second head have a large mean."""
     stream = torch.randn(3, 2, 129, 64, generator=torch.Generator().manual_seed(bits))
     stream[0] /= 4
     stream[1, 1] += 10
@@ -70,7 +70,7 @@ def test_codes_of_every_width_are_read_whole_in_heads_of_a_models_width(impl, bi
 @pytest.mark.parametrize("offset", [64.0, -256.0])
 @pytest.mark.parametrize("density", [0.0, pytest.param(0.0625, marks=pytest.mark.ours_only)])
 def test_a_channel_far_from_the_others_costs_no_more_than_its_size(impl, density, offset, dtype):
-    """A channel of the keys and one of the values lie far off; logits are of some hundreds."""
+    """One channel of the keys and one of the values are offset; logits reach some hundreds."""
     stream = torch.randn(3, 2, 130, 64, generator=torch.Generator().manual_seed(0))
     stream[0] *= 1024 / abs(offset)
     stream[1, ..., 5] += offset
@@ -82,14 +82,14 @@ def test_a_channel_far_from_the_others_costs_no_more_than_its_size(impl, density
     found = impl.hex_attention(**x, mass=True)
     assert_as_accurate(found.mass, sum_restored_weights, x | dict(causal=True, scale=None))
     exact = read(queries.double(), cast(cache, torch.float64))
-    # sums of the magnitudes of what makes a logit; its error moves a mean of values of size 4
+    # the magnitudes of a logit's terms; an error of a logit moves a mean of values of size 4
     logit = (8 * queries.abs().sum(-1) + abs(offset) * queries[..., 5].abs()).max() / 8
     assert_close(found.output, exact, 4 * logit.double() + abs(offset))
 
 
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")
 def test_what_comes_last_may_weigh_most(impl):
-    """The residual buffer's keys are loud, so that what codes have added becomes little beside."""
+    """The largest keys are in the residual buffer, so that the weights of codes become small."""
     generator = torch.Generator().manual_seed(0)
     queries = torch.randn(16, 150, 64, generator=generator) / 4
     keys, values = torch.randn(2, 2, 150, 64, generator=generator) + 1
@@ -140,7 +140,7 @@ def test_a_padded_row_reads_what_it_would_without_its_padding(impl, x):
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("width", [4, 64])
 def test_attention_over_a_cache_in_half_precision_reads_it_unrounded(impl, width, half):
-    """Code times step plus minimum lies between the numbers that half precision has (E-H73)."""
+    """Code times step plus minimum is between two numbers of half precision (E-H73)."""
     cache, stream = half_precision_cache(width, half)
     queries = stream[0][:, -1:].float()
     attended = impl.hex_attention(queries, cache, mass=True)
@@ -160,7 +160,7 @@ def test_attention_over_a_cache_in_half_precision_reads_it_unrounded(impl, width
 @pytest.mark.parametrize("bits", range(1, 9))
 @pytest.mark.parametrize("tokens", [11, 22, 96])
 def test_codes_of_every_width_are_read_whole(impl, bits, tokens):
-    """Codes may end beyond a byte, and a stream within a period of them."""
+    """A code may start in one byte and end in the next, and the last byte may be incomplete."""
     generator = torch.Generator().manual_seed(bits)
     queries, keys, values = torch.randn(3, 2, tokens, 4, generator=generator)
     config = reference.HexConfig(bits=bits, block=tokens, density=0.0, heavy=0.0, recent=0)
@@ -174,7 +174,7 @@ def test_codes_of_every_width_are_read_whole(impl, bits, tokens):
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")
 @pytest.mark.parametrize("change", [dict(bits=3), dict(value_group="head")], ids=str)
 def test_blocks_of_several_settings_are_read_together(impl, change):
-    """A cache whose settings change holds blocks of the old ones and of the new."""
+    """A cache whose settings change has blocks of the old and of the new settings."""
     generator = torch.Generator().manual_seed(0)
     queries, *streams = torch.randn(3, 2, 4 * BLOCK, 4, generator=generator)
     parts = [[x[:, i * BLOCK :][:, :BLOCK] for x in (queries, *streams)] for i in range(4)]
@@ -205,7 +205,7 @@ def test_no_query_heads_read_nothing(impl):
 
 
 def quarter(tokens: int) -> tuple[torch.Tensor, reference.HexCache]:
-    """Return a question, and a cache of which a mask of a quarter of the entries is kept."""
+    """Return a query, and a cache that keeps a mask of a quarter of its entries."""
     queries, keys, values = torch.randn(3, 2, tokens, 6, generator=torch.Generator().manual_seed(1))
     config = reference.HexConfig(bits=4, block=12, density=0.25, recent=2)
     return queries[:, -1:], optimized.hex_prefill(queries, keys, values, config)

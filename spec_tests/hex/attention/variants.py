@@ -10,7 +10,7 @@ from spec_tests.variants.registry import register_variant
 
 
 def read_in_widest_dtype(cache):
-    """Return what codes, steps and minima stand for: in a wider cache nothing is rounded."""
+    """Return the restored entries in a dtype wide enough that none is rounded."""
     exact = widest(cache.residual_keys, *(block.key_steps for block in cache.blocks))
     held = [
         block._replace(kept_keys=block.kept_keys.to(exact), kept_values=block.kept_values.to(exact))
@@ -35,7 +35,7 @@ def seen_by(queries, tokens, valid, causal):
 
 @register_variant("hex_attention")
 def by_sdpa(queries, cache, valid=None, causal=True, scale=None, mass=False):
-    """Attend to what is restored by PyTorch's own attention; the mass by a softmax beside it."""
+    """Attend to the restored entries with PyTorch's attention; compute the mass by a softmax."""
     keys, values = read_in_widest_dtype(cache)
     exact = widest(queries, keys)
     group = queries.shape[-3] // max(1, keys.shape[-3])
@@ -53,7 +53,7 @@ def by_sdpa(queries, cache, valid=None, causal=True, scale=None, mass=False):
 
 @register_variant("hex_attention")
 def block_by_block(queries, cache, valid=None, causal=True, scale=None, mass=False):
-    """Attend to a stretch of tokens at a time, by an online softmax."""
+    """Attend to one block after another, with an online softmax."""
     keys, values = read_in_widest_dtype(cache)
     exact = widest(queries, keys)
     group = queries.shape[-3] // max(1, keys.shape[-3])
@@ -82,7 +82,7 @@ def block_by_block(queries, cache, valid=None, causal=True, scale=None, mass=Fal
 
 @register_variant("hex_attention")
 def in_wider_numbers(queries, cache, valid=None, causal=True, scale=None, mass=False):
-    """Cast queries and cache to float64, and round what comes out."""
+    """Cast queries and cache to float64, and round the result."""
     exact = widest(queries, cache.residual_keys)
     wide = cast(cache, torch.float64)
     found = by_sdpa(queries.double(), wide, valid, causal, scale, mass)

@@ -1,4 +1,4 @@
-"""How the laws of the streaming cache feed it."""
+"""Functions that feed streams to the streaming cache in its laws."""
 
 from itertools import pairwise
 from typing import Any
@@ -14,14 +14,14 @@ from spec_tests.strategies import needs_expander_mask
 
 
 def slice_stream(stream: tuple[Tensor, ...], start: int, stop: int | None = None) -> list[Tensor]:
-    """Return a stretch of tokens of queries, keys and values."""
+    """Return the queries, keys and values of a range of tokens."""
     return [x[..., start:stop, :] for x in stream]
 
 
 def prefill_and_append(
     impl: Any, stream: tuple[Tensor, ...], config: HexConfig, prompt: int
 ) -> HexCache:
-    """Read a prompt, and append the rest of the stream at once."""
+    """Read a prompt, and append the rest of the stream in one call."""
     cache = impl.hex_prefill(*slice_stream(stream, 0, prompt), config)
     return impl.hex_append(cache, *slice_stream(stream, prompt))
 
@@ -29,18 +29,16 @@ def prefill_and_append(
 def compressed(
     impl: Any, span: list[Tensor], config: HexConfig, dynamic: Tensor, tokens: int
 ) -> HexBlock:
-    """Return the block of a span of keys and values, in the way of a cache with these settings."""
+    """Return the block of a span of keys and values that a cache with these settings makes."""
     static = static_mask(config, tokens, KV_HEADS * WIDTH)
-    assume(
-        impl.draws_alike or not needs_expander_mask(config)
-    )  # the mask of others is of their draw
+    assume(impl.draws_alike or not needs_expander_mask(config))  # another module draws another mask
     return impl.hex_compress(*span, static, dynamic, config.bits, config.value_group, config.scales)
 
 
 def append_in_cuts(
     impl: Any, cache: HexCache, stream: tuple[Tensor, ...], start: int, cuts: list[int]
 ):
-    """Append the tokens from `start` on, cut at the given places."""
+    """Append the tokens from `start` on in several calls, cut at the given places."""
     bounds = [start, *sorted(start + cut for cut in cuts), stream[1].shape[-2]]
     for low, high in pairwise(bounds):
         cache = impl.hex_append(cache, *slice_stream(stream, low, high))
@@ -48,7 +46,7 @@ def append_in_cuts(
 
 
 def assert_same_cache(actual: HexCache, expected: HexCache) -> None:
-    """Everything is equal but attention mass, a sum whose order is free."""
+    """Assert that caches are equal; attention mass may differ by the order of its sum."""
     blank = dict(mass=expected.mass, residual_mass=expected.residual_mass)
     assert_equal(actual._replace(**blank), expected)
     for name in blank:

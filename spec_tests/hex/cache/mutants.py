@@ -13,19 +13,19 @@ test_a_prompt_is_its_blocks_and_the_rest_in_the_buffer
   - keys[..., size:, :].clone()
   + keys[..., size:, :].half().to(keys.dtype)
 test_heavy_hitters_of_a_span_are_by_the_queries_since_it_arrived
-  never_normalized_prompt: mass is not divided by the queries that saw a token, though asked for
+  never_normalized_prompt: mass of a prompt's span is not divided by the number of queries
   - compress_span(config, *span, mass, tokens, True)
   + compress_span(config._replace(normalize=False), *span, mass, tokens, True)
 test_heavy_hitters_of_the_whole_are_by_all_queries
-  never_normalized_again: the mass since arrival is taken for the mass of one query
+  never_normalized_again: mass of a later span is not divided by the number of queries
   - compress_span(cache.config, keys, values, mass[..., :tokens]
   + compress_span(cache.config._replace(normalize=False), keys, values, mass[..., :tokens]
 test_full_quantises_the_block_that_fills_once
-  quantised_twice: full mode quantises the block that fills, and then again with the whole
+  quantised_twice: full mode quantises a block when it is full, and again with the whole cache
   - return recompress_as_one_span(cache, cache.config.block)
   + return recompress_as_one_span(compress_oldest_block(cache), 0)
 test_full_changes_no_code_where_mask_and_groups_stay
-  mass_used_up: mass is spent by the first recompression
+  mass_used_up: the first recompression sets the mass to 0
   -     return recompress_as_one_span(cache, 0) if cache.blocks else cache
   +     after = recompress_as_one_span(cache, 0) if cache.blocks else cache
   +     return after._replace(mass=torch.zeros_like(after.mass))
@@ -34,11 +34,11 @@ test_any_sequence_of_steps_keeps_order_count_residual_and_bytes
   - torch.cat([cache.residual_keys, keys], -2)
   + torch.cat([keys, cache.residual_keys], -2)
 test_full_from_originals_is_compressing_once
-  oracle_is_blind: the oracle compresses what the cache holds
+  oracle_is_blind: oracle mode compresses restored entries instead of the originals
   - if cache.config.mode == "oracle":
   + if cache.config.mode == "no oracle":
 hex/decode_step/test_laws.py::test_mass_and_output_over_a_cache_in_half_precision_are_of_unrounded_entries
-  mass_of_what_is_rounded: mass is drawn by entries that are rounded to the type of the cache
+  mass_of_what_is_rounded: mass is computed with entries rounded to the dtype of the cache
   - attention_mass(queries, read_unrounded(cache)[0])
   + attention_mass(queries, hex_read(cache)[0])
 test_the_residual_buffer_is_exact_and_last
@@ -46,12 +46,12 @@ test_the_residual_buffer_is_exact_and_last
   - [*keys, cache.residual_keys]
   + [cache.residual_keys, *keys]
 test_append_never_changes_a_byte_of_earlier_blocks
-  always_full: append mode makes earlier blocks again
+  always_full: append mode compresses earlier blocks again
   -     return move_to_blocks(cache, (*cache.blocks, block), size)
   +     again = [old._replace(key_minima=old.key_minima + 1) for old in cache.blocks]
   +     return move_to_blocks(cache, (*again, block), size)
 test_decoding_in_any_chunks_gives_the_same_cache
-  chunk_by_chunk: a chunk is compressed as it came, whatever its size
+  chunk_by_chunk: a whole chunk is compressed at once, whatever its size
   +     config, left = cache.config, cache.residual_keys.shape[-2] + keys.shape[-2]
   +     # spans of any other length have no expander of half the entries
   +     if left > config.block and not config.carry_recent and config.density in (0, 1):

@@ -1,4 +1,4 @@
-"""Streams of tokens, settings for small ones, and caches that have seen some."""
+"""Strategies for short streams, their settings, and caches after some tokens."""
 
 # pyright: reportArgumentType=false
 
@@ -15,7 +15,7 @@ from spec_tests.hex.kcvt.strategies import scale_beyond_float16, widths
 from spec_tests.strategies import Refusal, needs_expander_mask
 
 BLOCK, KV_HEADS, WIDTH = 8, 2, 4
-"""Small streams: a block has 8 tokens, a token 8 channels."""
+"""Small sizes: a block has 8 tokens, and a token 8 channels."""
 
 MODES = get_args(Mode)
 
@@ -39,9 +39,9 @@ def configs(draw, modes=MODES, **fixed):
 
 @st.composite
 def streams(draw, tokens, batch=((), (2,), (), (2,), (0,))):
-    """Queries, keys and values with one heavy hitter a block, which nothing comes near.
+    """Queries, keys and values with one heavy hitter a block, far above all other tokens.
 
-    It is among the first two tokens of its block, so that its mass exceeds the first token's.
+    It is one of the first two tokens of its block, so that its mass exceeds the first token's.
     """
     shape = draw(st.sampled_from(batch))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
@@ -57,14 +57,14 @@ def streams(draw, tokens, batch=((), (2,), (), (2,), (0,))):
 
 @st.composite
 def prefill(draw):
-    """A prompt of up to three blocks and a part."""
+    """Inputs of a prompt of up to three blocks and a part of one."""
     queries, keys, values = draw(streams(draw(st.integers(0, 3 * BLOCK + 5))))
     return dict(queries=queries, keys=keys, values=values, config=draw(configs()))
 
 
 @st.composite
 def caches(draw, modes=MODES):
-    """A cache that has seen a prompt and some decoding."""
+    """A cache after a prompt and some decoding."""
     prompt, decoded = draw(st.integers(0, 2 * BLOCK + 5)), draw(st.integers(0, BLOCK))
     stream = draw(streams(prompt + decoded))
     cache = reference.hex_prefill(
@@ -75,10 +75,10 @@ def caches(draw, modes=MODES):
 
 @st.composite
 def append(draw):
-    """A cache and what comes next, up to two blocks at once.
+    """A cache and its next tokens, up to two blocks in one call.
 
-    Its scales are in single precision: later queries read what the call itself has stored, and
-    scales as wide as each dtype would be compared with one another.
+    Scales are in single precision. Later queries read what the call itself stores, so that scales
+    in the dtype of each cache would differ.
     """
     prompt, decoded = draw(st.integers(0, 2 * BLOCK + 5)), draw(st.integers(0, 2 * BLOCK))
     stream = draw(streams(prompt + decoded))
@@ -89,7 +89,7 @@ def append(draw):
 
 
 def half_precision_cache(width, half, mode="append"):
-    """Return a cache in half precision of a block of 64 tokens and five more, and its stream.
+    """Return a half-precision cache of 64 compressed tokens and five more, and its stream.
 
     Keys and values are offset from zero, where half precision rounds their differences coarsely.
     """

@@ -29,7 +29,7 @@ from spec_tests.inputs import INPUTS
 
 @st.composite
 def decodings(draw, modes=MODES, least=1, **fixed):
-    """A stream, its settings, and where the prompt ends."""
+    """A stream, its settings, and the length of its prompt."""
     tokens = draw(st.integers(least, 4 * BLOCK))
     return draw(streams(tokens)), draw(configs(modes, **fixed)), draw(st.integers(0, tokens))
 
@@ -167,7 +167,7 @@ def test_full_quantises_the_block_that_fills_once(impl, count, config, data):
     after = impl.hex_append(before, *slice_stream(stream, last))
     joined = zip(impl.hex_read(before), slice_stream(stream[1:], last), strict=True)
     keys, values = (torch.cat(parts, -2) for parts in joined)
-    # restored numbers and exact ones are one span, unless the block is to stand beside the others
+    # one span of restored and exact entries, unless the new block stays apart
     whole = 0 < len(before.blocks) == config.period
     alone = 0 if whole else before.mass.shape[-1]
     block = after.blocks[-1]
@@ -188,7 +188,7 @@ def test_full_changes_no_code_where_mask_and_groups_stay(impl, x):
 
 
 @pytest.mark.spec("HEX-4.1c")
-@settings(max_examples=20)  # sixteen steps each
+@settings(max_examples=20)  # each runs sixteen steps
 @given(streams(4 * BLOCK, batch=((),)), configs(("full", "oracle")), st.integers(1, 3))
 def test_no_more_blocks_stand_side_by_side_than_the_period(impl, stream, config, period):
     config = config._replace(period=period, carry_recent=False)
@@ -201,7 +201,7 @@ def test_no_more_blocks_stand_side_by_side_than_the_period(impl, stream, config,
 
 @st.composite
 def wide_streams(draw):
-    """Queries, keys and values without structure, in float64: sums in any order rank alike."""
+    """Gaussian queries, keys and values in float64: any order of sums gives the same ranking."""
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
     x = torch.randn(3, 2, draw(st.integers(BLOCK, 3 * BLOCK)), 4, generator=generator)
     return tuple(x.double())
@@ -214,7 +214,7 @@ def wide_streams(draw):
 def test_heavy_hitters_of_a_span_are_by_the_queries_since_it_arrived(
     impl, normalize, stream, config, data
 ):
-    # everything is kept, so that all queries see exact keys
+    # all entries are kept, so that all queries see exact keys
     config = config._replace(density=1.0, heavy=0.25, normalize=normalize)
     tokens = stream[1].shape[-2]
     prompt = data.draw(st.integers(0, tokens) | st.just(tokens))
@@ -224,7 +224,7 @@ def test_heavy_hitters_of_a_span_are_by_the_queries_since_it_arrived(
     start = 0
     for number, block in enumerate(cache.blocks):
         stop = start + block.dynamic.shape[-1]
-        # a prompt is one forward pass: its span is chosen by the span's own queries
+        # a prompt is one forward pass: its span is chosen by its own queries
         end = stop if number < whole else stop + held
         queries, keys = stream[0][..., start:end, :], stream[1][..., :end, :]
         mass = impl.attention_mass(queries, keys, end - start, normalize=config.normalize)
@@ -276,7 +276,7 @@ def test_a_density_that_no_graph_has_is_refused_unless_near_will_do(impl):
 
 @pytest.mark.spec("HEX-3.2a", "HEX-4.1a")
 def test_a_density_that_a_graph_has_is_certified_though_near_would_do(impl):
-    # a seed whose first graph the filter refuses, and a near mask would be
+    # a seed whose first graph the filter refuses, although it would pass as a near mask
     draws = {seed: impl.random_expander(24, 24, 3, seed).draws for seed in range(40)}
     seed = max(draws, key=draws.__getitem__)
     config = HexConfig(block=24, density=0.125, heavy=0.0, recent=0, near=True, seed=seed)
@@ -310,7 +310,7 @@ def machine(impl) -> type[RuleBasedStateMachine]:
     """Return the machine that runs one implementation."""
 
     class Stream(RuleBasedStateMachine):
-        """A cache beside the list of everything it was given."""
+        """A cache, and the record of all tokens it was given."""
 
         @initialize(stream=streams(3 * BLOCK), config=configs(), prompt=st.integers(0, 3 * BLOCK))
         def start(self, stream, config, prompt):
@@ -332,19 +332,19 @@ def machine(impl) -> type[RuleBasedStateMachine]:
         @precondition(lambda self: self.cache.config.mode != "append")
         @rule()
         def recompress(self):
-            """Compress the whole anew."""
+            """Compress the whole cache again."""
             self.cache = impl.hex_recompress(self.cache)
 
         @invariant()
         def order_and_count_and_residual_hold(self):
-            """Each token is where it was put; what is not compressed is exact."""
+            """Each token is at its position; the residual buffer is exact."""
             keys, values = impl.hex_read(self.cache)
             assert keys.shape == self.stream[1].shape
             left = keys.shape[-2] - self.cache.residual_keys.shape[-2]
             assert left % BLOCK == 0
             assert_equal(self.cache.residual_keys, self.stream[1][..., left:, :])
             assert_equal(self.cache.residual_values, self.stream[2][..., left:, :])
-            # no quantisation of ours moves an entry past the range of its channel
+            # no restored entry is far outside the range of its channel
             span = self.stream[1].new_zeros(()) if not keys.numel() else self.stream[1].abs().amax()
             assert (keys.abs() <= 2 * span).all()
             start = 0
@@ -359,7 +359,7 @@ def machine(impl) -> type[RuleBasedStateMachine]:
 
         @invariant()
         def bytes_add_up(self):
-            """The parts are all there is, and every storage is as small as its tensor."""
+            """The sum of the parts is the size of all storages."""
             assert impl.hex_bytes(self.cache).total == reference.stored_bytes(self.cache)
 
     return Stream

@@ -1,4 +1,4 @@
-"""Other correct ways to fill a streaming cache: one token at a time, all parts in plain sight."""
+"""Other correct ways to fill a streaming cache: one token at a time, without helpers."""
 
 # pyright: reportCallIssue=false
 
@@ -11,7 +11,7 @@ from spec_tests.variants.registry import register_variant
 
 
 def static(config, tokens, channels):
-    """Return the mask that the seed of a cache names."""
+    """Return the mask of a cache's seed."""
     if config.density in (0.0, 1.0):
         return torch.full((tokens, channels), bool(config.density))
     how = config.density, config.seed, config.near, config.tile, config.block
@@ -19,7 +19,7 @@ def static(config, tokens, channels):
 
 
 def compressed(config, keys, values, mass, seen, first):
-    """Compress a span whose first token has been seen by so many queries."""
+    """Compress a span whose first token was seen by `seen` queries."""
     kv_heads, tokens, width = keys.shape[-3:]
     if config.normalize:
         mass = mass / (seen - torch.arange(tokens))
@@ -32,7 +32,7 @@ def compressed(config, keys, values, mass, seen, first):
 
 
 def moved(cache, blocks, size):
-    """Take the oldest tokens out of the buffer, into the blocks given."""
+    """Move the oldest tokens from the buffer into the given blocks."""
     keys, values, mass = cache.residual_keys, cache.residual_values, cache.residual_mass
     config, originals = cache.config, (cache.original_keys, cache.original_values)
     remembered = cache.mass
@@ -61,13 +61,13 @@ def as_one(cache, size):
 
 @register_variant("hex_prefill")
 def buffered(queries, keys, values, config):
-    """Put the whole prompt into the buffer, then take its blocks out as one span."""
+    """Put the whole prompt into the buffer, then compress its blocks as one span."""
     held = config.recent if config.carry_recent else 0
     tokens = max(0, keys.shape[-2] - held) // config.block * config.block
     own = reference.attention_mass(queries[..., :tokens, :], keys[..., :tokens, :])
     later = reference.attention_mass(queries[..., tokens:, :], keys)
     mass = F.pad(own, (0, keys.shape[-2] - tokens)) + later
-    # a view would keep the whole prompt alive (C10)
+    # a view would keep the whole prompt in memory (C10)
     none = mass[..., :0].clone(), keys[..., :0, :].clone(), values[..., :0, :].clone()
     cache = reference.HexCache(config, (), keys, values, mass, *none)
     blocks = ()
@@ -79,7 +79,7 @@ def buffered(queries, keys, values, config):
 
 @register_variant("hex_append")
 def token_by_token(cache, queries, keys, values):
-    """Let one token in at a time, weigh all tokens by its query, compress a buffer that is full."""
+    """Add one token at a time, add its query's mass to all tokens, and compress a full buffer."""
     config = cache.config
     held = config.recent if config.carry_recent else 0
     for t in range(keys.shape[-2]):
@@ -111,13 +111,13 @@ def token_by_token(cache, queries, keys, values):
 
 @register_variant("hex_recompress")
 def at_once(cache):
-    """Compress what the blocks stand for, or the originals, as one span."""
+    """Compress the restored entries, or the originals, as one span."""
     return as_one(cache, 0) if cache.blocks else cache
 
 
 @register_variant("hex_read")
 def span_by_span(cache):
-    """Write each span into its place among all tokens."""
+    """Write each span at its place among all tokens."""
     sizes = [block.dynamic.shape[-1] for block in cache.blocks]
     residual = cache.residual_keys.shape[-2]
     shape = list(cache.residual_keys.shape)

@@ -1,4 +1,4 @@
-"""Spans to compress, and their masks."""
+"""Strategies for spans to compress, and for their masks."""
 
 import torch
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ from spec_tests.strategies import Refusal, booleans
 
 @st.composite
 def spans(draw):
-    """A cache on exact codes, and masks of every density."""
+    """Inputs with exact codes, and masks of every density."""
     batch, kv_heads = draw(batches), draw(st.integers(1, 2))
     tokens, width = draw(st.integers(0, 6)), draw(st.integers(1, 4))
     expander = draw(st.booleans() | st.just(booleans(tokens, kv_heads * width)))
@@ -40,7 +40,7 @@ def spans(draw):
 
 @st.composite
 def masks(draw):
-    """Any two masks."""
+    """Any static and any dynamic mask."""
     span = draw(spans())
     kv_heads = span["keys"].shape[-3]
     return dict(expander=span["expander"], dynamic=span["dynamic"], kv_heads=kv_heads)
@@ -48,7 +48,7 @@ def masks(draw):
 
 @st.composite
 def blocks(draw):
-    """A block, and the mask it was made with."""
+    """A block and its static mask."""
     span = draw(spans())
     return dict(block=reference.hex_compress(**span), expander=span["expander"])
 

@@ -1,4 +1,4 @@
-"""A span in full precision here and in codes there: HEX §3.1 and §3.5."""
+"""A span stored partly in full precision and partly as codes: HEX §3.1 and §3.5."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ FAR_OUT = dict(
     keys=numbers, values=numbers.where(numbers != 2, 100), expander=(numbers == 2)[0],
     dynamic=torch.zeros(2, dtype=torch.bool), bits=2, value_group="token", scales=torch.float32,
 )  # fmt: skip
-"""A span of which the one entry kept is far beyond all others of its token."""
+"""A span with one kept entry, far above all others of its token."""
 
 
 def there_and_back(impl, x):
@@ -24,7 +24,7 @@ def there_and_back(impl, x):
 
 
 def assert_restored_alike(found, expected, x):
-    """Codes are the same; a product and a sum are rounded once or twice."""
+    """Assert equal restored entries, up to the rounding of a product and a sum once or twice."""
     for one, other, name in zip(found, expected, ("keys", "values"), strict=True):
         assert_close(one, other, 2 * x[name].abs().max() if one.numel() else 0.0)
 

@@ -1,4 +1,4 @@
-"""Other correct ways to store a span, and to restore it."""
+"""Other correct ways to compress and restore a span."""
 
 import torch
 
@@ -8,14 +8,14 @@ from spec_tests.variants.registry import register_variant
 
 @register_variant("hex_mask")
 def by_broadcast(expander, dynamic, kv_heads):
-    """Join the masks over tokens and channels, then cut the channels into heads."""
+    """Join the masks of tokens and channels by broadcasting, then split the channels into heads."""
     joint = expander | dynamic[..., None]
     return joint.unflatten(-1, (kv_heads, -1)).transpose(-3, -2).contiguous()
 
 
 @register_variant("hex_compress")
 def head_by_head(keys, values, expander, dynamic, bits=3, value_group="token", scales=None):
-    """Quantise the keys head by head; values with heads side by side, or each on its own."""
+    """Quantise each head's keys; quantise values of all heads together, or of each head."""
     kept = by_broadcast(expander, dynamic, keys.shape[-3])
     each = [
         reference.quantise(keys[..., h, :, :].mT, bits, kept[..., h, :, :].mT, scales)
@@ -40,14 +40,14 @@ def head_by_head(keys, values, expander, dynamic, bits=3, value_group="token", s
 
 @register_variant("hex_reconstruct")
 def by_scatter(block, expander):
-    """Restore all codes, and scatter what is kept over them."""
+    """Restore all codes, and overwrite them with the kept entries."""
     kept = by_broadcast(expander, block.dynamic, block.key_steps.shape[-2])
     tokens = block.dynamic.shape[-1]
     codes = reference.unpack_bits(block.key_words, block.bits, tokens)
     keys = reference.dequantise(codes, block.key_steps, block.key_minima).mT
     codes = reference.unpack_bits(block.value_words, block.bits, tokens).mT
     steps, minima = block.value_steps, block.value_minima
-    if steps.ndim < codes.ndim - 1:  # one group a token, whatever its head
+    if steps.ndim < codes.ndim - 1:  # one group a token, for all heads
         steps, minima = (x[..., None, :].expand(codes.shape[:-1]) for x in (steps, minima))
     values = reference.dequantise(codes, steps, minima)
     return tuple(

@@ -1,4 +1,4 @@
-"""Masks to take for graphs."""
+"""Strategies for masks as graphs."""
 
 from spec_tests.hex.spectrum.strategies import any_mask_or_expander, full
 

@@ -29,5 +29,5 @@ def test_a_graph_hangs_together_where_walks_reach_everything(impl, x):
     vertices = len(adjacency)
     reached = torch.matrix_power(adjacency + torch.eye(vertices, dtype=torch.float64), vertices) > 0
     assert impl.is_connected(x["mask"]) == bool(reached.all())
-    # rows of the reachability relation are the components
+    # each component is one row of the reachability relation
     assert impl.component_count(x["mask"]) == len(reached.unique(dim=0))

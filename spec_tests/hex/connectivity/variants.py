@@ -1,4 +1,4 @@
-"""Other correct ways to see whether a mask hangs together."""
+"""Other correct ways to test whether a mask is connected."""
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from spec_tests.variants.registry import register_variant
 @register_variant("bipartite_adjacency")
 @among_tensors
 def by_blocks(mask):
-    """Four blocks."""
+    """Build the adjacency matrix of four blocks."""
     tokens, channels = mask.shape
     none = np.zeros((tokens, tokens), bool), np.zeros((channels, channels), bool)
     return np.block([[none[0], mask], [mask.T, none[1]]])
@@ -20,7 +20,7 @@ def by_blocks(mask):
 
 @register_variant("component_count")
 def by_union(mask):
-    """Join the two ends of every edge; count the roots."""
+    """Join the ends of every edge in a union-find structure; count the roots."""
     root = list(range(sum(mask.shape)))
 
     def find(vertex):
@@ -35,7 +35,7 @@ def by_union(mask):
 
 @register_variant("component_count")
 def by_scipy(mask):
-    """SciPy's components."""
+    """Use SciPy's connected components."""
     graph = csr_array(by_blocks(mask).numpy())
     count = connected_components(graph, directed=False, return_labels=False)
     return int(count) if sum(mask.shape) else 0
@@ -43,7 +43,7 @@ def by_scipy(mask):
 
 @register_variant("is_connected")
 def by_spreading(mask):
-    """Spread from the first vertex until nothing is new."""
+    """Spread from the first vertex until no new vertex is found."""
     if not sum(mask.shape):
         return False
     adjacency = by_blocks(mask)

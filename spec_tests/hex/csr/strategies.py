@@ -1,4 +1,4 @@
-"""Draws of rows of columns."""
+"""Strategies for rows of columns."""
 
 import torch
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ from spec_tests.strategies import Refusal
 
 @st.composite
 def rows(draw):
-    """What `from_csr` takes."""
+    """Inputs of `from_csr`."""
     mask = draw(any_mask())["mask"]
     counts = torch.cat([torch.zeros(1, dtype=torch.int64), mask.sum(1).cumsum(0)])
     return dict(offsets=counts, columns=mask.nonzero()[:, 1], channels=mask.shape[1])

@@ -5,7 +5,7 @@ from spec_tests.mutants.registry import register_mutants
 mutant = register_mutants("hex/decode_step")
 mutant("""
 test_a_decoded_token_reads_the_cache_before_it_and_itself
-  blind_to_itself: a decoded token reads what was there before it came
+  blind_to_itself: a decoded token attends to earlier tokens only, not to itself
   - hex_attention(part[0], held).output
   + hex_attention(part[0], cache, causal=False).output
 test_decoding_stores_what_appending_stores

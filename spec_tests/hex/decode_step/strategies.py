@@ -1,4 +1,4 @@
-"""Steps of decoding with a cache that has seen some tokens."""
+"""Strategies for decode steps with a cache after some tokens."""
 
 from spec_tests.hex.cache import strategies
 from spec_tests.hex.cache.strategies import append, bad_stream
@@ -6,7 +6,7 @@ from spec_tests.strategies import Refusal, needs_expander_mask
 
 
 def calmer(x):
-    """Shrink the queries until a logit is a few units, as its rounding is one of the weights'."""
+    """Return smaller queries, for logits of a few units: their rounding changes the weights."""
     return x | dict(queries=x["queries"] / 8)
 
 

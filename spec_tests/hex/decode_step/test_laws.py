@@ -23,13 +23,11 @@ def test_decoding_stores_what_appending_stores(impl, x):
 
 
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")
-@settings(max_examples=20)  # each decodes token by token
+@settings(max_examples=20)  # each example decodes token by token
 @given(streams(3 * BLOCK, batch=((), (2,))), configs(), st.integers(0, 2 * BLOCK), st.data())
 def test_a_decoded_token_reads_the_cache_before_it_and_itself(impl, stream, config, prompt, data):
     stream = (stream[0] / 8, *stream[1:])  # logits of a few units
-    assume(
-        impl.draws_alike or not needs_expander_mask(config)
-    )  # the mask of others is of their draw
+    assume(impl.draws_alike or not needs_expander_mask(config))  # another module draws another mask
     cache = impl.hex_prefill(*slice_stream(stream, 0, prompt), config)
     stop = data.draw(st.integers(prompt, 3 * BLOCK))
     output = impl.hex_decode(cache, *slice_stream(stream, prompt, stop)).output
@@ -45,7 +43,7 @@ def test_a_decoded_token_reads_the_cache_before_it_and_itself(impl, stream, conf
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("width", [4, 64])
 def test_mass_and_output_over_a_cache_in_half_precision_are_of_unrounded_entries(impl, width, half):
-    """Code times step plus minimum lies between the numbers that half precision has (E-H73)."""
+    """Code times step plus minimum is between two numbers of half precision (E-H73)."""
     cache, stream = half_precision_cache(width, half, "full")
     new = [x[:, -1:].clone() for x in stream]
     exact = reference.hex_decode(cast(cache, torch.float64), *(x.double() for x in new))

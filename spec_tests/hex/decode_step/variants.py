@@ -9,7 +9,7 @@ from spec_tests.variants.registry import register_variant
 
 @register_variant("hex_decode")
 def token_by_token(cache, queries, keys, values):
-    """Put each token into the buffer, let its query read the cache, and then append it."""
+    """Add each token to the buffer, attend with its query, and then append it."""
     outputs = [queries[..., :0, :]]
     for t in range(keys.shape[-2]):
         query, key, value = (x[..., t : t + 1, :] for x in (queries, keys, values))

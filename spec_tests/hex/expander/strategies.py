@@ -1,4 +1,4 @@
-"""Draws of sizes, degrees and densities."""
+"""Strategies for sizes, degrees and densities."""
 
 from hypothesis import strategies as st
 
@@ -8,7 +8,7 @@ from spec_tests.strategies import Refusal, always
 
 @st.composite
 def biregular(draw):
-    """Tokens, channels and a token degree with both degrees at least 3."""
+    """Tokens, channels and a token degree, where both degrees are at least 3."""
     tall, wide = draw(st.integers(1, 3)), draw(st.integers(1, 3))
     parts = draw(st.integers(3, 8))
     steps = draw(st.integers(-(-3 // min(tall, wide)), parts))
@@ -17,7 +17,7 @@ def biregular(draw):
 
 @st.composite
 def random_graph(draw):
-    """What `random_expander` takes."""
+    """Inputs of `random_expander`."""
     near = draw(st.booleans())
     sizes = draw(draw_graph_sizes() if near else biregular())
     return dict(**sizes, seed=draw(seeds), near=near)
@@ -25,7 +25,7 @@ def random_graph(draw):
 
 @st.composite
 def expander(draw):
-    """What `expander_mask` takes: feasible, near and tiled."""
+    """Inputs of `expander_mask`: feasible, near and tiled."""
     near = draw(st.booleans())
     sizes = draw(draw_graph_sizes() if near else biregular())
     degree, tokens = sizes.pop("token_degree"), sizes["tokens"]
@@ -43,7 +43,7 @@ def expander(draw):
 
 @st.composite
 def degrees(draw):
-    """What `biregular_degrees` takes."""
+    """Inputs of `biregular_degrees`."""
     x = draw(expander())
     return {k: x[k] for k in ("tokens", "channels", "density", "near")} | (
         dict(tokens=x["block"]) if x["tile"] else {}
@@ -67,7 +67,7 @@ INPUTS = dict(
 
 DRAWN = dict.fromkeys(("random_expander", "expander_mask"), always)
 
-# two channels and a half; a seed whose first graph is none
+# two channels and a half; a seed whose first graph is not Ramanujan
 CORNERS = dict(
     biregular_degrees=[dict(tokens=96, channels=8, density=0.3125, near=True)],
     random_expander=[dict(tokens=24, channels=24, token_degree=3, seed=3, near=False)],

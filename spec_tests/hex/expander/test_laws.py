@@ -1,6 +1,6 @@
-"""Degrees and expander masks: HEX §3.2, A.2, Definition 2; what masking does to a matrix.
+"""Degrees and expander masks: HEX §3.2, A.2, Definition 2; the effect of a mask on a matrix.
 
-The latter is beyond the paper: what its stability claim gestures at.
+The last is beyond the paper, which only mentions such a stability.
 """
 
 import math
@@ -28,7 +28,7 @@ from spec_tests.strategies import grid
 
 @st.composite
 def accepted(draw):
-    """Arguments of `random_expander` that ask for a Ramanujan graph."""
+    """Arguments of `random_expander` that require a Ramanujan graph."""
     return dict(**draw(biregular()), seed=draw(seeds))
 
 
@@ -49,7 +49,7 @@ def test_an_accepted_mask_is_connected_and_under_the_bound(impl, x):
     assert impl.is_connected(mask)
     bound = math.sqrt(token_degree - 1) + math.sqrt(channel_degree - 1)
     second = torch.tensor(impl.second_singular_value(mask), dtype=torch.float64)
-    assert_at_most(second, second.new_tensor(bound))  # some graphs lie on it
+    assert_at_most(second, second.new_tensor(bound))  # some graphs are exactly on the bound
 
 
 @pytest.mark.ours_only
@@ -58,7 +58,7 @@ def test_an_accepted_mask_is_connected_and_under_the_bound(impl, x):
 def test_the_mask_is_the_first_draw_that_passes(impl, x):
     found = impl.random_expander(**x)
     tokens, channels, degree, seed = x.values()
-    # above half density the entries left out are drawn
+    # above half density the missing entries are drawn
     dense = 2 * degree > channels
     mask = None
     for draw in range(found.draws):
@@ -73,7 +73,7 @@ def test_the_mask_is_the_first_draw_that_passes(impl, x):
 
 @pytest.mark.spec("HEX-A.2a")
 def test_no_seed_gives_a_graph_over_the_bound(impl):
-    # one graph in thirty of this size is
+    # one graph in thirty of this size exceeds the bound
     found = [impl.random_expander(24, 24, 3, seed) for seed in range(120)]
     assert all(impl.is_ramanujan(mask) for mask, _ in found)
     assert min(draws for _, draws in found) == 1
@@ -104,7 +104,7 @@ def test_a_long_prompt_has_one_graph_under_the_bound(impl):
 @pytest.mark.spec("HEX-A.2a")
 @pytest.mark.parametrize("degree", [3, 9])
 def test_every_entry_is_kept_equally_often(impl, degree):
-    """Two tokens share d1 (d2 - 1)/(n - 1) channels on average, whichever two they are."""
+    """Any two tokens share d1 (d2 - 1)/(n - 1) channels on average."""
     masks = torch.stack([impl.random_expander(16, 12, degree, seed).mask for seed in range(500)])
     share = degree / 12
     assert_within_five_deviations(masks.sum(0), 500 * share, 500 * share * (1 - share))
@@ -182,7 +182,7 @@ def test_a_near_mask_rounds_the_token_degree_and_spreads_the_channels(impl, x, s
 
 @pytest.mark.spec("HEX-Near", "HEX-A.3a")
 @given(sizes_and_any_density(), seeds)
-@example(dict(tokens=9, channels=8, density=0.25), 3)  # two edges a token, first drawn in pieces
+@example(dict(tokens=9, channels=8, density=0.25), 3)  # two edges a token, disconnected at first
 def test_a_near_mask_hangs_together_where_its_degrees_allow(impl, x, seed):
     mask = impl.expander_mask(**x, seed=seed, near=True)
     assert impl.component_count(mask) == fewest_components(mask)
@@ -227,20 +227,20 @@ def test_the_whole_cache_may_be_kept(impl):
 
 
 def ratio(impl, mask):
-    """The second singular value over the first."""
+    """Return the second singular value divided by the first."""
     first = math.sqrt(int(mask[0].sum()) * int(mask[:, 0].sum()))
     return impl.second_singular_value(mask) / first
 
 
 def masked_error(mask, matrix):
-    """The largest singular value of what rescaled masking changes."""
+    """Return the largest singular value of the change by masking and rescaling."""
     density = mask.double().mean()
     return torch.linalg.matrix_norm(mask.double() * matrix / density - matrix, 2)
 
 
 @st.composite
 def masked_factors(draw, low, high, rank):
-    """Sizes of a mask, a seed, and two factors of a matrix of that size."""
+    """Sizes of a mask, a seed, and two factors of a matrix of the mask's size."""
     x = draw(biregular())
     left = draw(grid(x["tokens"], rank, low=low, high=high, scale=1)).double()
     right = draw(grid(x["channels"], rank, low=low, high=high, scale=1)).double()
@@ -265,7 +265,7 @@ def test_a_matrix_of_low_rank_changes_by_the_ratio_times_rank_and_coherence(impl
     mask = impl.random_expander(**sizes).mask
     u, values, v = torch.linalg.svd(matrix, full_matrices=False)
     rank = int(torch.linalg.matrix_rank(matrix))
-    # rank times coherence is the largest squared row norm of a factor, times its rows
+    # rank times coherence is the largest squared row norm of a factor, times the number of rows
     rows = mask.shape[0] * u[:, :rank].square().sum(1).max() if rank else u.new_zeros(())
     columns = mask.shape[1] * v[:rank].square().sum(0).max() if rank else u.new_zeros(())
     allowed = ratio(impl, mask) * (rows * columns).sqrt() * values.max()

@@ -1,10 +1,11 @@
 """Table 5 of HEX: spectra of 18 masks at 3.125 %.
 
 Degrees, first eigenvalue and bound follow from the size. The second eigenvalue is that of one
-random mask, so the printed one can only be one of ours: it is compared with masks drawn here, by
-the deviation of 400 drawn of every size (`python docs/tables/table5.py` draws those on file).
-A module of loops takes half a second and more for masks of 1152 tokens and more: by default those
-are drawn by `optimized` alone, with `--hypothesis-profile=thorough` by all.
+random mask. The test compares the printed one with masks drawn here, in units of the deviation over
+400 masks of every size (`python docs/tables/table5.py` draws those on file).
+
+A module of Python loops takes at least half a second for masks of 1152 tokens and more. By default
+only `optimized` draws those; with `--hypothesis-profile=thorough` every module does.
 """
 
 import csv
@@ -47,7 +48,7 @@ def test_degrees_first_eigenvalue_and_bound_follow_from_the_size(impl, row):
 @rows
 def test_the_printed_gap_is_between_the_first_two_eigenvalues(row):
     first = math.sqrt(row["token_degree"] * row["channel_degree"])
-    # two printed figures, each rounded to a hundredth
+    # two printed numbers, each rounded to a hundredth
     assert abs(first - row["lambda2"] - row["gap"]) <= 0.011
 
 
@@ -80,6 +81,6 @@ def test_the_printed_second_eigenvalues_scatter_around_ours_as_random_ones_do():
         (printed["lambda2"] - drawn["mean"]) / drawn["deviation"]
         for printed, drawn in zip(PRINTED, DRAWN, strict=True)
     ]
-    # the sum of 18 squares has mean 18 and variance 36
+    # a sum of 18 squared deviations has mean 18 and variance 36
     assert_within_five_deviations(torch.tensor(sum(z * z for z in off)), 18, 36)
     assert max(map(abs, off)) <= 3

@@ -13,7 +13,7 @@ from spec_tests.variants.registry import register_variant
 
 @register_variant("biregular_degrees", "values")
 def by_products(tokens, channels, density, near=False):
-    """Multiply the density by either side; round the one, share out the other."""
+    """Round the density times the number of channels, and divide the edges among channels."""
     share = Fraction(str(density)).limit_denominator(10**6)
     token = round(share * channels)
     if not near and (share * channels != token or (tokens * token) % channels):
@@ -25,7 +25,7 @@ def by_products(tokens, channels, density, near=False):
 
 
 def filled(tokens, channels, degree, generator):
-    """Give every token the channels that have most room left, ties at random: never stuck."""
+    """Give every token the channels with the most free places, ties at random; this never fails."""
     edges = tokens * degree
     room = np.full(channels, edges // channels)
     room[generator.permutation(channels)[: edges % channels]] += 1
@@ -38,7 +38,7 @@ def filled(tokens, channels, degree, generator):
 
 
 def shuffled(mask, generator):
-    """Swap the ends of two random edges many times over: the walk of switches."""
+    """Exchange the ends of two random edges many times."""
     edges = np.argwhere(mask)
     for _ in range(20 * len(edges)):
         i, j = generator.integers(0, len(edges), 2)
@@ -51,7 +51,7 @@ def shuffled(mask, generator):
 
 
 def joined(mask, seed):
-    """Connect what is in pieces."""
+    """Connect the components of a mask."""
     degree = int(mask[0].sum())
     pairs = torch.from_numpy(np.nonzero(mask)[1].reshape(len(mask), degree))
     return reference.biadjacency(swap_edge_by_edge(pairs, mask.shape[1], seed), mask.shape[1])
@@ -59,7 +59,7 @@ def joined(mask, seed):
 
 @register_variant("random_expander", "values")
 def by_switches(tokens, channels, token_degree, seed=0, near=False):
-    """Start from any graph with the degrees, and walk away from it by random switches."""
+    """Start from any graph with the degrees, and change it by random switches."""
     generator = np.random.default_rng(seed)
     whole, rest = divmod(tokens * token_degree, channels)
     certified = not rest and min(token_degree, whole) >= 3
@@ -75,7 +75,7 @@ def by_switches(tokens, channels, token_degree, seed=0, near=False):
 
 @register_variant("expander_mask", "values")
 def by_blocks(tokens, channels, density, seed=0, near=False, tile=False, block=96):
-    """One drawn graph, or that of a block as often as it fits, one below the other."""
+    """Draw one graph for all tokens, or repeat that of a block."""
     rows = block if tile else tokens
     degree = reference.biregular_degrees(rows, channels, density, near).token
     mask = reference.random_expander(rows, channels, degree, seed, near).mask

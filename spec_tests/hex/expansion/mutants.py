@@ -9,11 +9,11 @@ test_rings_and_complete_graphs_have_the_known_constants
   - boundary = [v for v in outside if bool((adjacency[v] & subset).any())]
   + boundary = adjacency[outside][:, subset].nonzero()
 vector:one-edge-has-no-gap-as-bipartite
-  first_distance_alone: the second distance is left out
+  first_distance_alone: the distance from the last eigenvalue is ignored
   - return min(abs(values[0] - values[1]),
   + return abs(values[0] - values[1]) if not two_sided else min(abs(values[0] - values[1]),
 test_the_gap_is_the_smaller_of_two_distances_from_the_first_eigenvalue
-  always_two_sided: both sides are looked at whether asked for or not
+  always_two_sided: the gap is always two-sided
   - (abs(last) if two_sided else last)
   + abs(last)
 """)

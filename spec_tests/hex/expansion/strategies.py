@@ -1,4 +1,4 @@
-"""Draws of small graphs and of sets of their vertices."""
+"""Strategies for small graphs and sets of their vertices."""
 
 import torch
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ from spec_tests.strategies import Refusal, booleans
 
 @st.composite
 def graph(draw, most=7):
-    """A small graph, loops included, with or without its second part."""
+    """A small symmetric graph, loops included."""
     size = draw(st.integers(2, most))
     half = draw(booleans(size, size))
     return dict(adjacency=half | half.T)
@@ -17,14 +17,14 @@ def graph(draw, most=7):
 
 @st.composite
 def gap(draw):
-    """What `spectral_gap` takes."""
+    """Inputs of `spectral_gap`."""
     flags = st.booleans()
     return dict(**draw(graph()), bipartite=draw(flags), two_sided=draw(flags))
 
 
 @st.composite
 def graph_and_subset(draw):
-    """A graph and a set of its vertices that is not empty."""
+    """A graph and a non-empty set of its vertices."""
     x = draw(graph())
     vertices = len(x["adjacency"])
     members = draw(st.sets(st.integers(0, vertices - 1), min_size=1))

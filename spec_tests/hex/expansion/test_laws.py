@@ -22,7 +22,7 @@ def number(value):
 
 @st.composite
 def at_most_half(draw):
-    """A graph and at most half of its vertices."""
+    """A graph and a set of at most half of its vertices."""
     x = draw(INPUTS["cheeger_constant"])
     vertices = len(x["adjacency"])
     members = st.sets(st.integers(0, vertices - 1), min_size=1, max_size=vertices // 2)

@@ -1,4 +1,4 @@
-"""Other correct ways to measure how hard a graph is to separate."""
+"""Other correct ways to compute expansion, conductance and the spectral gap."""
 
 from itertools import product
 
@@ -12,7 +12,7 @@ from spec_tests.variants.registry import register_variant
 @register_variant("spectral_gap")
 @among_tensors
 def by_numpy(adjacency, bipartite=False, two_sided=False):
-    """NumPy's eigenvalues, smallest first."""
+    """Use NumPy's eigenvalues, smallest first."""
     values = np.linalg.eigvalsh(adjacency.astype(np.float64))
     other = values[1 if bipartite else 0]
     other = abs(other) if two_sided else other
@@ -21,19 +21,19 @@ def by_numpy(adjacency, bipartite=False, two_sided=False):
 
 @register_variant("vertex_expansion")
 def by_products(adjacency, subset):
-    """A vertex outside has a neighbour inside if the product is not 0."""
+    """An outside vertex has a neighbour inside if the product is not 0."""
     reached = adjacency.double() @ subset.double() > 0
     return float((reached & ~subset).sum() / subset.sum().double())
 
 
 def every_set(adjacency):
-    """All sets of vertices, one a row."""
+    """Return all sets of vertices, one a row."""
     return torch.tensor(list(product([False, True], repeat=len(adjacency))))
 
 
 @register_variant("cheeger_constant")
 def of_all_sets(adjacency):
-    """All sets at once."""
+    """Compute the boundary of all sets at once."""
     sets = every_set(adjacency)
     size = sets.sum(1)
     boundary = ((sets.double() @ adjacency.double() > 0) & ~sets).sum(1)
@@ -43,7 +43,7 @@ def of_all_sets(adjacency):
 
 @register_variant("conductance")
 def of_all_cuts(adjacency):
-    """All sets at once: the volume less the edges within."""
+    """Compute the cut of all sets at once: their volume minus the edges inside."""
     sets, edges = every_set(adjacency).double(), adjacency.double()
     volume = sets @ edges.sum(1)
     within = torch.einsum("si,ij,sj->s", sets, edges, sets)

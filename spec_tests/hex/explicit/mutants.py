@@ -5,7 +5,7 @@ from spec_tests.mutants.registry import register_mutants
 mutant = register_mutants("hex/explicit")
 mutant("""
 test_the_graph_has_no_short_rings
-  every_other_backwards: every other product is read backwards: two steps may meet
+  every_other_backwards: every second product is reversed, so that two steps may reach one vertex
   - image = (a * e + b * g, a * f + b * h, c * e + d * g, c * f + d * h)
   + image = (a * e + b * g, a * f + b * h, c * e + d * g, c * f + d * h)[:: 1 if i % 2 else -1]
 test_the_graph_looks_the_same_from_every_vertex

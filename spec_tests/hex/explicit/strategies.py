@@ -1,22 +1,22 @@
-"""Primes: one pair of either kind."""
+"""Inputs: one pair of primes of each kind."""
 
 from hypothesis import strategies as st
 
 from spec_tests.strategies import Refusal, always
 
 INPUTS = dict(
-    # the smallest graphs of the two kinds that the theorem gives
+    # the smallest graph of each kind in the theorem
     lps_mask=st.just(dict(prime=5, modulus=13)),
     lps_graph=st.just(dict(prime=17, modulus=13)),
 )
 
 
-# the vertices may stand in any order
+# the order of the vertices is arbitrary
 DRAWN = dict.fromkeys(("lps_mask", "lps_graph"), always)
 
 
 def bad_primes(square: bool) -> list[Refusal]:
-    """Refusals of what Lubotzky, Phillips and Sarnak's theorem does not cover."""
+    """Refusals of primes outside Lubotzky, Phillips and Sarnak's theorem."""
     return [
         Refusal("prime", 7, ValueError, "prime of the form 4k + 1"),
         Refusal("prime", 9, ValueError, "prime of the form 4k + 1"),

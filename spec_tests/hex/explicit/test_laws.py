@@ -31,7 +31,7 @@ def test_the_other_graph_is_symmetric_without_loops_and_ramanujan(impl, prime, m
     assert_equal(adjacency, adjacency.T)
     assert not adjacency.diagonal().any()
     assert (adjacency.sum(1) == prime + 1).all()
-    # its double cover hangs together, so it has an odd ring: it is not bipartite
+    # its double cover is connected, so it has an odd ring and is not bipartite
     assert impl.is_connected(adjacency)
     assert impl.is_ramanujan(adjacency)
 
@@ -46,7 +46,8 @@ def test_the_graph_looks_the_same_from_every_vertex(impl, prime, modulus):
 
 @pytest.mark.spec("HEX-A.2b")
 def test_the_graph_has_no_short_rings(impl):
-    # 4 log_5 13 - log_5 4 is above 5, and rings of two sides are even: the shortest has 6 edges
+    # a bipartite graph has even rings; a ring has more than 4 log_5 13 - log_5 4 > 5 edges: at
+    # least 6
     mask = impl.lps_mask(5, 13).float()
     shared = mask @ mask.T - 6 * torch.eye(len(mask))
     assert shared.max() == 1
@@ -56,7 +57,7 @@ def test_the_graph_has_no_short_rings(impl):
 @pytest.mark.own_body
 @pytest.mark.parametrize(("name", "prime"), [("lps_mask", 5), ("lps_graph", 17)])
 def test_in_another_order_it_is_the_graph_of_the_theorem(impl, name, prime):
-    """As many rings of four edges and of six, and the same singular values: those of one graph."""
+    """The numbers of rings of four and six edges and the singular values are the reference's."""
     own, known = (getattr(m, name)(prime, 13).double() for m in (impl, reference))
     values = torch.linalg.svdvals(known)
     assert_close(torch.linalg.svdvals(own), values, scale=sum(known.shape) * values[0])
@@ -68,6 +69,6 @@ def test_in_another_order_it_is_the_graph_of_the_theorem(impl, name, prime):
 @pytest.mark.parametrize("function", ["lps_mask", "lps_graph"])
 @given(st.integers(5, 60), st.integers(5, 12))
 def test_small_moduli_are_outside_the_theorem(impl, function, prime, modulus):
-    # below 13 only 5 is a prime of the right form, and 5 is above 2 sqrt(p) for no other one
+    # below 13 the only prime of the right form is 5, and 5 > 2 sqrt(p) for no other such prime
     with pytest.raises(ValueError, match="must be" if impl.ours else None):
         getattr(impl, function)(prime, modulus)

@@ -1,4 +1,4 @@
-"""Lubotzky-Phillips-Sarnak graphs by walking from the identity."""
+"""Lubotzky-Phillips-Sarnak graphs, explored from the identity."""
 
 from itertools import product
 
@@ -8,7 +8,7 @@ from spec_tests.variants.registry import register_variant
 
 
 def generators(prime, modulus):
-    """The p + 1 matrices of norm p."""
+    """Return the p + 1 matrices of norm p."""
     root = next(x for x in range(modulus) if (x * x + 1) % modulus == 0)
     span = range(-prime, prime + 1)
     near = [x for x in span if x * x <= prime]
@@ -23,7 +23,7 @@ def generators(prime, modulus):
 
 
 def times(x, y, modulus):
-    """The product of two matrices, up to a factor: the first entry that is not 0 is 1."""
+    """Return the product of two matrices, scaled so that the first non-zero entry is 1."""
     a, b, c, d = x
     e, f, g, h = y
     rows = [v % modulus for v in (a * e + b * g, a * f + b * h, c * e + d * g, c * f + d * h)]
@@ -32,7 +32,7 @@ def times(x, y, modulus):
 
 
 def walked(prime, modulus):
-    """The edges from every matrix that steps from the identity reach, in the order they do."""
+    """Return the edges of all matrices reachable from the identity, and these matrices in order."""
     steps, seen, edges = generators(prime, modulus), {(1, 0, 0, 1): 0}, []
     for here in seen_as_it_grows(seen):
         for step in steps:
@@ -43,7 +43,7 @@ def walked(prime, modulus):
 
 
 def seen_as_it_grows(seen):
-    """Yield the keys of a dictionary, those added meanwhile too."""
+    """Yield the keys of a dictionary, also those added during the loop."""
     done = 0
     while done < len(seen):
         for key in list(seen)[done:]:
@@ -53,7 +53,7 @@ def seen_as_it_grows(seen):
 
 @register_variant("lps_graph", "values")
 def by_walking(prime, modulus):
-    """Steps from the identity reach the matrices whose determinant is a square."""
+    """Explore from the identity, which reaches the matrices whose determinant is a square."""
     edges, members = walked(prime, modulus)
     graph = torch.zeros(len(members), len(members), dtype=torch.bool)
     graph[tuple(torch.tensor(edges).T)] = True
@@ -62,7 +62,7 @@ def by_walking(prime, modulus):
 
 @register_variant("lps_mask", "values")
 def by_two_steps(prime, modulus):
-    """An even number of steps reaches the tokens, an odd one the channels."""
+    """Explore from the identity: an even number of steps gives tokens, an odd one channels."""
     edges, members = walked(prime, modulus)
     squares = {x * x % modulus for x in range(1, modulus)}
     even = torch.tensor([(a * d - b * c) % modulus in squares for a, b, c, d in members])

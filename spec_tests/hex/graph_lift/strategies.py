@@ -1,4 +1,4 @@
-"""Draws of masks and of a permutation for each edge."""
+"""Strategies for masks with a permutation for each edge."""
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ def covering(draw):
 
 @st.composite
 def lifting(draw):
-    """What `ramanujan_lift` takes."""
+    """Inputs of `ramanujan_lift`."""
     return dict(mask=draw(small_ramanujan_mask()), sheets=draw(st.integers(1, 4)), seed=draw(seeds))
 
 
@@ -28,7 +28,7 @@ INPUTS = dict(lift=covering(), new_singular_value=covering(), ramanujan_lift=lif
 
 DRAWN = dict.fromkeys(("ramanujan_lift",), always)
 
-# a seed whose first graph is none
+# a seed whose first covering is not Ramanujan
 CORNERS = dict(ramanujan_lift=[dict(mask=~torch.eye(4, dtype=torch.bool), sheets=4, seed=6)])
 
 sheets = torch.tensor([[0, 1]] * 12)

@@ -25,7 +25,7 @@ def signed(draw):
 
 @st.composite
 def signal(draw):
-    """A covering, and whole numbers on the channels of its base and on its own."""
+    """A covering, and integers on the channels of the base and of the covering."""
     x = draw(INPUTS["lift"])
     channels, sheets = x["mask"].shape[1], x["permutations"].shape[1]
     base = draw(grid(channels, low=-8, high=8, scale=1, dtype=torch.float64))
@@ -105,7 +105,7 @@ def test_a_seed_names_a_covering(impl):
 
 
 def test_no_seed_gives_a_covering_over_the_bound(impl):
-    # one in six of this size is
+    # one in six of this size exceeds the bound
     found = [impl.ramanujan_lift(torch.ones(3, 3) > 0, 8, seed) for seed in range(30)]
     assert all(impl.is_ramanujan(mask) for mask, _ in found)
     assert min(draws for _, draws in found) == 1

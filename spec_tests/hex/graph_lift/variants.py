@@ -1,4 +1,4 @@
-"""Other correct ways to cover a graph and to look at the new singular values."""
+"""Other correct ways to cover a graph and to compute the new singular values."""
 
 from math import sqrt
 
@@ -10,7 +10,7 @@ from spec_tests.variants.registry import register_variant
 
 @register_variant("lift")
 def by_blocks(mask, permutations):
-    """Put the permutation matrix of each edge in its block."""
+    """Put the permutation matrix of each edge into its block."""
     tokens, channels = mask.shape
     sheets = permutations.shape[1]
     blocks = mask.new_zeros(tokens, channels, sheets, sheets)
@@ -20,7 +20,7 @@ def by_blocks(mask, permutations):
 
 @register_variant("new_singular_value")
 def off_the_constant(mask, permutations):
-    """Change to a basis of the fibres whose first vector is constant, and leave that out."""
+    """Use a basis of each fibre that starts with a constant vector, and leave that one out."""
     sheets = permutations.shape[1]
     lifted = by_blocks(mask, permutations).double()
     if sheets == 1 or not lifted.numel():
@@ -34,7 +34,7 @@ def off_the_constant(mask, permutations):
 
 @register_variant("ramanujan_lift", "values")
 def from_pytorch(mask, sheets=2, seed=0):
-    """Permutations of PyTorch; the covering as a whole is judged."""
+    """Draw permutations with PyTorch; test the spectrum of the whole covering."""
     generator = torch.Generator().manual_seed(seed)
     edges = int(mask.sum())
     bound = sqrt(int(mask[0].sum()) - 1) + sqrt(int(mask[:, 0].sum()) - 1)

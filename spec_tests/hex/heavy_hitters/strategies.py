@@ -1,4 +1,4 @@
-"""Attention to sum, and mass to choose heavy hitters by."""
+"""Strategies for attention to sum, and for mass that selects heavy hitters."""
 
 import torch
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ ratios = st.sampled_from([0.0, 0.02, 0.1, 0.25, 0.5, 1.0])
 
 @st.composite
 def attention_mass(draw):
-    """Grouped heads, queries fewer than tokens, and a span of any length."""
+    """Inputs with grouped heads, at most as many queries as tokens, and a span of any length."""
     batch, width = draw(batches), draw(st.integers(1, 4))
     kv_heads, group = draw(st.integers(1, 2)), draw(st.integers(1, 2))
     length = draw(st.integers(0, 8))
@@ -38,7 +38,7 @@ def masses(draw):
 
 @st.composite
 def heavy_hitter_mask(draw):
-    """Any ratio, and a recent window that may cover everything."""
+    """Inputs with any ratio, and a recent window that may cover all tokens."""
     return dict(
         mass=draw(masses()),
         ratio=draw(ratios),

@@ -65,14 +65,14 @@ def test_a_normalized_mass_is_a_mean_over_the_queries_that_see_the_token(impl, x
 
 @st.composite
 def masses(draw):
-    """Attention mass, with ties or without."""
+    """Attention mass, with or without ties."""
     shape = (*draw(heads), draw(st.integers(0, 100)))
     return draw(grid(*shape) if draw(st.booleans()) else gaussian_tensor(*shape))
 
 
 @pytest.mark.spec("HEX-3.3b")
 @given(masses(), st.integers(0, 100))
-@example(torch.arange(10.0), 28)  # 2.8 of them
+@example(torch.arange(10.0), 28)  # 2.8 tokens
 def test_heavy_hitters_are_exactly_as_many_as_the_floor(impl, mass, percent):
     heavy = impl.heavy_hitter_mask(mass, percent / 100)
     count = Fraction(percent, 100) * mass.shape[-1] // 1

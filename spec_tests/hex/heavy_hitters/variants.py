@@ -1,4 +1,4 @@
-"""Other correct ways to add up attention, and to mark the tokens that draw most of it."""
+"""Other correct ways to sum attention, and to mark the tokens with the most."""
 
 from fractions import Fraction
 
@@ -14,7 +14,7 @@ from spec_tests.variants.registry import register_variant
 def by_one_product(
     queries, keys, span=None, causal=True, normalize=False, log_sum_exp=None
 ):  # fmt: skip
-    """Multiply all queries with all keys at once, and hide what a query does not see."""
+    """Multiply all queries by all keys at once, and mask the keys that a query does not see."""
     exact = widest(queries, keys, log_sum_exp)
     heads, count, width = queries.shape[-3:]
     kv_heads, tokens = keys.shape[-3:-1]
@@ -32,7 +32,7 @@ def by_one_product(
 
 @register_variant("heavy_hitter_mask")
 def by_rank(mass, ratio=0.02, recent=0, outside_recent=False):
-    """Count how many come before each token: heavier ones, and equal ones on its left."""
+    """Count the tokens before each one: those with more mass, and earlier ones with equal mass."""
     tokens = mass.shape[-1]
     at = torch.arange(tokens, device=mass.device)
     rivals = at < tokens - recent if outside_recent else at >= 0
@@ -45,7 +45,7 @@ def by_rank(mass, ratio=0.02, recent=0, outside_recent=False):
 @register_variant("heavy_hitter_mask", "values")
 @among_tensors
 def by_sorting(mass, ratio=0.02, recent=0, outside_recent=False):
-    """Sort each row in NumPy, from the heaviest on, the earlier of equals first."""
+    """Sort each row in NumPy in descending order, the earlier of equals first."""
     tokens = mass.shape[-1]
     rivals = max(0, tokens - recent) if outside_recent else tokens
     order = np.argsort(-mass[..., :rivals], axis=-1, kind="stable")
@@ -57,7 +57,7 @@ def by_sorting(mass, ratio=0.02, recent=0, outside_recent=False):
 
 @register_variant("recent_mask")
 def by_slice(tokens, recent):
-    """Mark a slice from the end."""
+    """Mark a slice at the end."""
     window = torch.zeros(tokens, dtype=torch.bool)
     window[max(0, tokens - recent) :] = True
     return window
@@ -65,7 +65,7 @@ def by_slice(tokens, recent):
 
 @register_variant("h2o_mask")
 def by_union(mass, ratio=0.02, recent=8, outside_recent=False):
-    """Mark the window in what the heavy hitters have marked."""
+    """Add the window to the marked heavy hitters."""
     marked = by_rank(mass, ratio, recent, outside_recent)
     marked[..., max(0, mass.shape[-1] - recent) :] = True
     return marked

@@ -13,7 +13,7 @@ test_the_minimum_is_exact_and_the_maximum_nearly
   - (rest.max() - rest.min()) / top
   + (rest.max() - rest.min()) / (top + 1)
 test_kept_entries_do_not_enter_the_statistics
-  polluted_statistics: kept entries enter minimum and maximum
+  polluted_statistics: kept entries count in minimum and maximum
   - low, step = rest.min(), (rest.max() - rest.min()) / top
   + low, step = wide[group].min(), (wide[group].max() - wide[group].min()) / top
 vector:ties-round-to-even
@@ -21,7 +21,7 @@ vector:ties-round-to-even
   - ((rest - low) / step).round()
   + ((rest - low) / step + 0.5).floor()
 test_codes_are_the_nearest_to_the_stored_grid
-  codes_of_exact_scales: codes are of the exact scales, not of the stored ones
+  codes_of_exact_scales: codes are computed with the exact scales, not with the stored ones
   -         low, step = minima[group].to(wide.dtype), steps[group].to(wide.dtype)
 test_the_error_is_at_most_half_a_step
   symmetric: grids are symmetric about zero
@@ -37,23 +37,23 @@ test_codes_are_used_where_they_are_supposed_to_be
   - torch.where(kept, keys, restored_keys), torch.where(kept, values, restored_values)
   + keys.clone(), values.clone()
 test_the_heads_of_a_token_are_quantised_as_one_head_that_is_as_wide
-  kept_by_reshape: the mask of kept values is laid out heads first, the values tokens first
+  kept_by_reshape: the mask of kept values has heads first, the values have tokens first
   -     rows, kept_rows = group_values(values, value_group), group_values(kept, value_group)
   +     rows = group_values(values, value_group)
   +     kept_rows = kept.reshape(rows.shape)
 test_a_code_never_exceeds_the_grid
-  codes_above_the_grid: a code may be above the grid's last
+  codes_above_the_grid: a code can exceed the largest one
   - round().clamp(0, top)
   + round().clamp(0, 255)
 test_scales_are_stored_in_the_type_asked_for
-  scales_of_the_input: scales are stored in the type of what they scale
+  scales_of_the_input: scales are stored in the dtype of the input
   - (dtype if dtype in wide else torch.float32)
   + dtype
 vector:keys-by-channel-values-by-token
-  keys_by_token: keys go by token
+  keys_by_token: keys are quantised by token
   - transposed(by_channel)
   + dequantise(*code('keys', keys, bits, kept, scales))
-  values_by_channel: values go by channel
+  values_by_channel: values are quantised by channel
   - ungroup_values(by_token, value_group, values.shape[-1]).to(values.dtype)
   + transposed(dequantise(*code('values', transposed(values), bits, transposed(kept), scales)))
 """)

@@ -1,4 +1,4 @@
-"""Groups to quantise, codes to restore."""
+"""Strategies for groups to quantise, and for codes to restore."""
 
 from operator import itemgetter
 
@@ -13,17 +13,17 @@ from spec_tests.hex.heavy_hitters.strategies import batches
 from spec_tests.strategies import Refusal, booleans, grid, heads
 
 widths = st.integers(1, 8)
-"""Bits of a code."""
+"""Width of a code in bits."""
 
 value_groups = draw_choices(HexConfig).map(itemgetter("value_group"))
 
 
 @st.composite
 def groups_exact_on_codes(draw, kept, bits):
-    """Groups along the last axis whose codes are exact, or exactly half way between two.
+    """Groups along the last axis whose codes are exact, or exactly halfway between two.
 
-    The entries that remain span the range from the first to the last of them in steps that are
-    powers of two; kept entries lie anywhere, mostly far outside.
+    The step is a power of two, and the remaining entries cover the whole range of codes. Kept
+    entries are anywhere, mostly far outside this range.
     """
     # 16-bit types hold whole numbers up to 256 exactly
     half, top = (2, 2**bits - 1) if bits < 8 else (1, 255)
@@ -43,7 +43,7 @@ def groups_exact_on_codes(draw, kept, bits):
 
 @st.composite
 def quantise(draw):
-    """Groups on exact codes; kept entries anywhere, up to all of them."""
+    """Inputs with exact codes; kept entries anywhere, up to all of them."""
     kept, bits = draw(booleans(*draw(heads), draw(st.integers(0, 12)))), draw(widths)
     return dict(
         x=draw(groups_exact_on_codes(kept, bits)),
@@ -72,7 +72,7 @@ def codes_below(draw, bits, *shape):
 
 @st.composite
 def kcvt(draw):
-    """Columns of keys and rows of values on exact codes."""
+    """Columns of keys and rows of values with exact codes."""
     shape = (*draw(batches), draw(st.integers(1, 2)), draw(st.integers(0, 6)))
     kept = draw(booleans(*shape, draw(st.integers(1, 4))))
     bits, group = draw(widths), draw(value_groups)
@@ -88,7 +88,7 @@ def kcvt(draw):
 
 @st.composite
 def values_on_codes(draw, kept, bits, group):
-    """Values whose groups are on exact codes, whichever the groups are."""
+    """Values with exact codes, whichever the value group is."""
     if group == "head":
         return draw(groups_exact_on_codes(kept, bits))
     rows = draw(groups_exact_on_codes(kept.transpose(-3, -2).flatten(-2), bits))
@@ -96,7 +96,7 @@ def values_on_codes(draw, kept, bits, group):
 
 
 def scale_beyond_float16(tensor: Tensor) -> Tensor:
-    """Return numbers that float16 scales cannot hold."""
+    """Return a tensor whose scales exceed float16."""
     return tensor * 2.0**20
 
 

@@ -13,7 +13,7 @@ from spec_tests.strategies import booleans, gaussian_tensor, grid
 
 @st.composite
 def groups(draw, members=12, kept=True):
-    """Groups of real or grid numbers, some with a large offset, of which some are kept."""
+    """Groups of Gaussian or grid numbers, some with a large offset, some of them kept."""
     shape = (*draw(st.sampled_from([(4,), (2, 3)])), draw(st.integers(0, members)))
     x = draw(gaussian_tensor(*shape) if draw(st.booleans()) else grid(*shape, low=-16))
     masks = booleans(*shape) if kept else st.just(torch.zeros(shape, dtype=torch.bool))
@@ -25,18 +25,18 @@ def groups(draw, members=12, kept=True):
 
 
 def restored(impl, x, bits, kept=None, scales=None):
-    """Quantise and restore, kept entries included."""
+    """Return a quantised tensor, and its restored entries, those of kept entries too."""
     q = impl.quantise(x, bits, kept, scales)
     return q, impl.dequantise(*q)
 
 
 def remaining(x, fill):
-    """Replace kept entries."""
+    """Return the input with kept entries replaced by `fill`."""
     return x["x"].double().masked_fill(x["kept"], fill)
 
 
 def extremes(x):
-    """Minimum and maximum of the remaining entries of each group that has any."""
+    """Return which groups have remaining entries, and their minimum and maximum."""
     some = (~x["kept"]).any(-1)
     if x["x"].shape[-1] == 0:
         return some, x["x"].double().sum(-1), x["x"].double().sum(-1)
@@ -58,7 +58,7 @@ def test_the_error_is_at_most_half_a_step(impl, x):
     gaussian_tensor(4, 12), booleans(4, 12), widths, st.sampled_from([torch.float16, torch.float32])
 )
 def test_codes_are_the_nearest_to_the_stored_grid(impl, x, kept, bits, scales):
-    # far from zero, where the minimum rounds by as much as a step
+    # with an offset at which the minimum rounds by as much as a step
     x = x + 50
     q = impl.quantise(x, bits, kept, scales)
     step, low = q.steps.double()[..., None], q.minima.double()[..., None]
@@ -141,7 +141,7 @@ def test_kept_entries_come_back_bit_for_bit(impl, x):
 
 
 def rows(x, heads):
-    """Return the tokens of some heads as rows of all their channels."""
+    """Return a row of the given heads' channels for each token."""
     return x[..., heads, :, :].transpose(-3, -2).flatten(-2)
 
 
@@ -163,7 +163,7 @@ def test_keys_are_quantised_by_channel_and_values_by_token(impl, x):
 
 @st.composite
 def several_heads(draw):
-    """Two heads of two tokens and more, of which each but the first may be kept."""
+    """Two heads of at least two tokens, of which the first is not kept."""
     shape = (2, draw(st.integers(2, 4)), draw(st.integers(1, 3)))
     kept = draw(booleans(*shape))
     kept[0] = False
@@ -209,7 +209,7 @@ def test_scales_are_stored_in_the_type_asked_for(impl, dtype, scales):
 @pytest.mark.spec("HEX-3.4a")
 @given(st.integers(1, 7))
 def test_a_code_never_exceeds_the_grid(impl, bits):
-    """Above 2048 float16 holds even numbers only: the stored minimum is a step too low."""
+    """From 2048 on float16 holds even numbers only: the stored minimum is one step too low."""
     levels = 2**bits
     q = impl.quantise(2049 + torch.arange(float(levels)), bits, None, torch.float16)
     assert (q.minima.item(), q.steps.item()) == (2048.0, 1.0)
@@ -226,7 +226,7 @@ def test_rounded_scales_add_their_own_error(impl, x):
     bound = step / 2 + torch.where(some, (low - q.minima.double()).abs(), 0.0)
     bound = bound + top * (step - q.steps.double()).abs()
     error = (out.double() - x["x"].double()).abs().masked_fill(x["kept"], 0)
-    # the bound is of exact arithmetic: compare in the units of what was computed, in float32
+    # the bound holds in exact arithmetic; the addition of `scale` compares at float32's rounding
     scale = x["x"].abs().amax() if x["x"].numel() else torch.tensor(0.0)
     assert_at_most((error + scale).float(), (bound[..., None] + scale).float())
 

@@ -10,12 +10,12 @@ from spec_tests.numpy_adapter import among_tensors
 from spec_tests.variants.registry import register_variant
 
 OWN = {torch.float16: torch.float16, torch.float64: torch.float64}
-"""Scales are of float32 for any other type."""
+"""Scales of every other dtype are float32."""
 
 
 @register_variant("quantise")
 def at_once(x, bits, kept=None, scales=None):
-    """Take minima and maxima of all groups at once, what is kept being out of reach."""
+    """Take minima and maxima of all groups at once, with infinity in place of kept entries."""
     kept = torch.zeros_like(x, dtype=torch.bool) if kept is None else kept
     wide, top = x.to(torch.promote_types(x.dtype, torch.float32)), 2**bits - 1
     if not x.shape[-1]:
@@ -35,7 +35,7 @@ def at_once(x, bits, kept=None, scales=None):
 @register_variant("quantise", "values")
 @among_tensors
 def in_numpy(x, bits, kept=None, scales=None):
-    """Quantise group after group in NumPy, whose rounding is half to even as well."""
+    """Quantise one group after another in NumPy, which also rounds half to even."""
     kept = np.zeros(x.shape, bool) if kept is None else kept
     stored = scales or (x.dtype if x.dtype in (np.float16, np.float64) else np.float32)
     codes = np.zeros(x.shape, np.uint8)
@@ -63,7 +63,7 @@ def by_fused_product(codes, steps, minima):
 @register_variant("dequantise", "values")
 @among_tensors
 def by_interpolation(codes, steps, minima):
-    """Read the codes off the grid of their group."""
+    """Look up the codes in the grid of their group."""
     wide = np.promote_types(steps.dtype, np.float32)
     grid = np.arange(256, dtype=wide) * steps.astype(wide)[..., None]
     grid = grid + minima.astype(wide)[..., None]
@@ -72,7 +72,7 @@ def by_interpolation(codes, steps, minima):
 
 @register_variant("kcvt")
 def head_by_head(keys, values, bits=3, kept=None, value_group="token", scales=None):
-    """Quantise the keys of each head by channel; the values of each, or of all side by side."""
+    """Quantise each head's keys by channel, and its values or those of all heads together."""
     kept = torch.zeros_like(keys, dtype=torch.bool) if kept is None else kept
     keys_out, values_out = keys.clone(), values.clone()
     heads = range(keys.shape[-3])

@@ -1,6 +1,7 @@
-"""Kill writers, let writers race: `python -m spec_tests.hex.mask_cache.crashes MODULE DIRECTORY`.
+"""Test the store of masks with writers that are killed, and with writers that race.
 
-In a process of its own, because it forks. Prints what it did and how many masks came back wrong.
+Run `python -m spec_tests.hex.mask_cache.crashes MODULE DIRECTORY`: a process of its own, because it
+forks. It prints what it did, and the number of wrong masks.
 """
 
 import json
@@ -21,7 +22,7 @@ SIZES = (8, 16)
 
 
 def make_seeded_mask(tokens, channels, _density, seed, *_kind):
-    """Return a mask that is quick to make and belongs to its seed alone."""
+    """Return a mask that is fast to make and depends on its seed only."""
     places = torch.arange(tokens * channels).reshape(tokens, channels)
     return (places * (2 * seed + 3) % 509) % 8 == 0
 
@@ -33,18 +34,18 @@ class Counted:
         self.calls = 0
 
     def __call__(self, *arguments):
-        """Generate, and count."""
+        """Generate a mask and count the call."""
         self.calls += 1
         return make_seeded_mask(*arguments)
 
 
 def wrong(store, seed: int) -> bool:
-    """Whether the store gives another mask than it should."""
+    """Whether the store returns another mask than the right one."""
     return not torch.equal(store.mask(*SIZES, 0.125, seed), make_seeded_mask(*SIZES, 0.125, seed))
 
 
 def kill_writers(impl, directory: Path) -> dict[str, int]:
-    """Kill -9 a process somewhere in its writes, again and again; read all that is left."""
+    """Kill a process during its writes, many times; then read all masks."""
     random_time = random.Random(0)
     start = time.perf_counter()
     write_all(impl, directory / "rehearsal")
@@ -78,7 +79,7 @@ def write_all(impl, directory: Path) -> None:
 
 
 def race_writers(impl, directory: Path) -> dict[str, int]:
-    """Let 8 processes make, spoil, remove and read one file at once."""
+    """Let 8 processes read, damage, remove and rewrite one file at the same time."""
     children = []
     for writer in range(WRITERS):
         child = os.fork()
@@ -91,7 +92,7 @@ def race_writers(impl, directory: Path) -> dict[str, int]:
 
 
 def race(impl, directory: Path, random_choice: random.Random) -> int:
-    """Spoil or remove the file, then ask for its mask; return how often it was wrong."""
+    """Damage or remove the file, then request its mask; return the number of wrong masks."""
     warnings.simplefilter("ignore")
     store = impl.MaskStore(directory, 0, make_seeded_mask)
     count = 0

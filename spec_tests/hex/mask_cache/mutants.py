@@ -5,7 +5,7 @@ from spec_tests.mutants.registry import register_mutants
 mutant = register_mutants("hex/mask_cache")
 mutant("""
 test_what_a_caller_does_to_a_mask_stays_with_the_caller
-  SharedMasks: what is in memory is handed out itself, for callers to write to
+  SharedMasks: the store returns its mask in memory, which callers can change
   - return _unpack(packed)
   + return self.__dict__.setdefault("masks", {}).setdefault(key, _unpack(packed))
 test_masks_of_different_arguments_do_not_meet
@@ -13,11 +13,11 @@ test_masks_of_different_arguments_do_not_meet
   - -seed{seed}{kind}
   + -seed{kind}
 test_every_flipped_bit_has_the_mask_made_anew
-  HastyStore: a file is believed if the first byte of its digest is right
+  HastyStore: a file is accepted if the first byte of its digest is right
   - raw[DIGEST:]).digest() != raw[:DIGEST]:
   + raw[DIGEST:]).digest()[:1] != raw[:1]:
 test_what_killed_writers_left_is_swept_after_an_hour
-  ZealousStore: whatever looks like a leftover is removed, and what cannot be is in the way
+  ZealousStore: all temporary files are removed, and one that cannot be removed raises an error
   - glob(f".*-seed*.{'[0-9a-f]' * 16}.tmp"):
   -             # somebody else was faster, or owns the file: a mask can be written all the same
   -             with suppress(OSError):

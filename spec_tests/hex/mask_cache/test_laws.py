@@ -1,4 +1,4 @@
-"""The store of masks: HEX §3.2. Never a wrong mask, never a crash."""
+"""The store of masks: HEX §3.2. It returns no wrong mask and never crashes."""
 
 import json
 import os
@@ -23,7 +23,7 @@ MASK = make_seeded_mask(8, 16, 0.25, 3)
 
 @pytest.fixture
 def made():
-    """A generator that counts."""
+    """A generator that counts its calls."""
     return Counted()
 
 
@@ -120,7 +120,7 @@ def test_the_store_refuses_a_capacity_that_is_no_count(impl):
 
 
 def reads_right(impl, directory, made, count):
-    """A spoilt file is reported once, the mask is right, and the file is good again."""
+    """Assert that a damaged file is reported once, the mask is right, and the file is replaced."""
     store = impl.MaskStore(directory, 0, made)
     with pytest.warns(RuntimeWarning, match="damaged") as caught:
         assert_equal(store.mask(**SIZES, seed=3), MASK)
@@ -201,7 +201,7 @@ def test_a_read_only_directory_still_serves_masks(impl, tmp_path, made):
             warnings.simplefilter("always")
             for seed in (3, 4, 5, 4):
                 assert_equal(store.mask(**SIZES, seed=seed), make_seeded_mask(8, 16, 0.25, seed))
-        # root may write anywhere
+        # root may write everywhere
         assert len(caught) == (not os.access(tmp_path, os.W_OK))
         assert made.calls == 3
     finally:
@@ -233,7 +233,7 @@ def test_what_killed_writers_left_is_swept_after_an_hour(impl, tmp_path, made):
     impl.MaskStore(tmp_path, 0, made).mask(**SIZES)
     assert not old.exists()
     assert new.exists()
-    # what the store did not write is not its to remove
+    # the store removes only files that it wrote
     assert foreign.exists()
 
 
@@ -255,7 +255,7 @@ def test_killed_and_racing_writers_never_leave_a_wrong_mask(impl, tmp_path):
     assert done.returncode == 0, done.stderr
     counts = json.loads(done.stdout)
     assert counts["killed"]["wrong"] == counts["raced"]["wrong"] == counts["raced"]["crashes"] == 0
-    # killed in the midst, not before or after; what is in place is whole
+    # only writes in progress were killed; every complete file is right
     assert counts["killed"]["kills"] > 0
     assert 0 < counts["killed"]["whole_files"] < counts["killed"]["writes"]
     assert counts["killed"]["warnings"] == 0

@@ -5,15 +5,15 @@ from spec_tests.mutants.registry import register_mutants
 mutant = register_mutants("hex/packing")
 mutant("""
 vector:four-bits-as-kivi-packs-them
-  highest_bit_first: a word is filled from its highest bit down
+  highest_bit_first: a word is filled from its highest bit
   - words[..., p // 32] += bit << p % 32
   + words[..., p // 32] += bit << 31 - p % 32
 test_packed_codes_waste_less_than_a_word_a_row
-  nibbles: codes of 3 bits take 4
+  nibbles: codes of 3 bits take 4 bits
   - length = codes.shape[-1]
   + length, bits = codes.shape[-1], 2 ** (bits - 1).bit_length()
 test_unpacking_returns_what_was_packed
-  arithmetic_shift: the sign is dragged along
+  arithmetic_shift: the shift copies the sign bit
   - (words[..., p // 32] >> p % 32) % 2
   + (words[..., p // 32] >> p % 32).fmod(2)
 """)

@@ -1,4 +1,4 @@
-"""Codes and the words they are packed into."""
+"""Strategies for codes, and for the words that hold them."""
 
 import torch
 from hypothesis import strategies as st
@@ -9,14 +9,14 @@ from spec_tests.strategies import Refusal, heads
 
 @st.composite
 def pack_bits(draw):
-    """Rows of any length, words cut at any bit."""
+    """Rows of any length, where words end at any bit."""
     bits = draw(widths)
     return dict(codes=draw(codes_below(bits, *draw(heads), draw(st.integers(0, 40)))), bits=bits)
 
 
 @st.composite
 def unpack_bits(draw):
-    """Any words, whatever lies past the end."""
+    """Any words, with any bits after the last code."""
     bits, length = draw(widths), draw(st.integers(0, 40))
     shape = (*draw(heads), -(-bits * length // 32))
     size = torch.Size(shape).numel()

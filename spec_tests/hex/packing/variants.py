@@ -1,4 +1,4 @@
-"""Other correct ways to lay codes side by side."""
+"""Other correct ways to pack codes."""
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ from spec_tests.variants.registry import register_variant
 
 @register_variant("pack_bits")
 def into_whole_numbers(codes, bits):
-    """Make one long whole number of each row, and cut it into words."""
+    """Make one long integer of each row, and cut it into words."""
     *rows, length = codes.shape
     count = -(-length * bits // 32)
     words = torch.zeros(*rows, count, dtype=torch.int32)
@@ -24,7 +24,7 @@ def into_whole_numbers(codes, bits):
 @register_variant("pack_bits")
 @among_tensors
 def by_packbits(codes, bits):
-    """Let NumPy unpack each code into its bits, and pack the stream of them."""
+    """Unpack each code into bits with NumPy, and pack the stream of bits."""
     *rows, length = codes.shape
     stream = np.unpackbits(codes[..., None], axis=-1, count=bits, bitorder="little")
     stream = stream.reshape(*rows, length * bits)
@@ -35,7 +35,7 @@ def by_packbits(codes, bits):
 
 @register_variant("unpack_bits")
 def by_two_words(words, bits, length):
-    """Read each code from the word it begins in and, where it goes on, the next one."""
+    """Read each code from the word where it starts, and from the next one if it continues there."""
     start = bits * torch.arange(length, device=words.device)
     unsigned = words.long() & 0xFFFFFFFF
     unsigned = torch.cat([unsigned, unsigned.new_zeros(*words.shape[:-1], 1)], -1)
@@ -46,7 +46,7 @@ def by_two_words(words, bits, length):
 @register_variant("unpack_bits")
 @among_tensors
 def by_unpackbits(words, bits, length):
-    """Let NumPy unpack the words into bits, and pack those of each code."""
+    """Unpack the words into bits with NumPy, and pack the bits of each code."""
     stream = np.ascontiguousarray(words).astype("<i4").view(np.uint8)
     stream = np.unpackbits(stream, axis=-1, count=length * bits, bitorder="little")
     stream = stream.reshape(*words.shape[:-1], length, bits)

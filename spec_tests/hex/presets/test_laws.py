@@ -1,4 +1,4 @@
-"""The paper's settings, and all of them at work: HEX §4.2 to §4.4."""
+"""The paper's settings, each in a whole run: HEX §4.2 to §4.4."""
 
 import pytest
 import torch
@@ -9,8 +9,8 @@ from reference.hex.presets import PRESETS
 from spec_tests.accuracy import assert_equal
 from spec_tests.hex.cache.feed_stream import slice_stream
 
-# two kv heads of 64 channels: the smallest width at which 4.6875 % of a token is a whole number
-# of channels, 6, and 3.125 % at least 3
+# two kv heads of 64 channels: the smallest width at which 4.6875 % of a token is a whole number of
+# channels, 6, and 3.125 % is at least 3
 KV_HEADS, WIDTH = 2, 64
 ROWS = [name for name in PRESETS if name.startswith(("Table4", "LongBench"))]
 
@@ -47,7 +47,7 @@ def test_table_4_has_ten_rows_of_settings(impl):
 @pytest.mark.spec("HEX-4.2b", "HEX-Tab4")
 @pytest.mark.parametrize("name", ROWS)
 def test_every_row_runs_through_a_prompt_of_960_and_200_decoded_tokens(impl, stream, name):
-    """A module of loops takes seconds a row: by default ours runs two, one of each mode."""
+    """A module of Python loops takes seconds a row; by default ours runs one row of each mode."""
     quick = settings.get_current_profile_name() != "thorough"
     if quick and impl.name == "reference" and name not in ("Table4-3-full", "LongBench-4-full"):
         pytest.skip("--hypothesis-profile=thorough runs it")
@@ -62,7 +62,7 @@ def test_every_row_runs_through_a_prompt_of_960_and_200_decoded_tokens(impl, str
     assert size.total == reference.stored_bytes(cache)
     tokens = cache.blocks[0].dynamic[0]
     token_degree = round(config.density * KV_HEADS * WIDTH)
-    # prompt: exact degrees; decoded blocks: the nearest where 96 tokens have none
+    # prompt: exact degrees; decoded blocks: the nearest degrees where 96 tokens have no exact ones
     assert start.expander == 2 * 2 * token_degree * int((~tokens[:960]).sum()) or len(tokens) > 960
     assert (size.expander > 0) == (config.density > 0)
     keys, values = impl.hex_read(cache)
@@ -70,5 +70,5 @@ def test_every_row_runs_through_a_prompt_of_960_and_200_decoded_tokens(impl, str
     exact = slice_stream(stream[1:], 0)
     changed = (keys != exact[0]) | (values != exact[1])
     assert changed[..., :1152, :].float().mean() > 0.5
-    # a code is off by half a step: the range of a group is at most 10 standard deviations
+    # a code is wrong by up to half a step; the range of a group is at most 10 standard deviations
     assert (keys - exact[0]).abs().max() < 10 / (2**config.bits - 1)

@@ -1,4 +1,4 @@
-"""The table of settings, row by row."""
+"""The table of settings, one row after another."""
 
 import reference
 from spec_tests.variants.registry import register_variant
@@ -27,7 +27,7 @@ ROWS = {
 
 @register_variant("hex_preset")
 def by_row(name):
-    """Densities that no block has take the nearest degrees."""
+    """A density without exact degrees for a block takes the nearest degrees."""
     bits, density, heavy, recent = ROWS[name]
     mode = "full" if name == "LongBench-4-full" else "append"
     near = density in (0.046875, 0.078125)

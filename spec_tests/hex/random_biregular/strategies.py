@@ -1,4 +1,4 @@
-"""Draws of half-edges and of graphs to mend."""
+"""Strategies for half-edges, and for graphs to repair."""
 
 import numpy as np
 import torch
@@ -11,20 +11,20 @@ seeds = st.integers(0, 99)
 
 @st.composite
 def draw_graph_sizes(draw):
-    """Tokens, channels and a token degree that some graph has, biregular or not."""
+    """Tokens, channels and a token degree of some graph, biregular or not."""
     tokens, channels = draw(st.integers(1, 12)), draw(st.integers(1, 12))
     return dict(tokens=tokens, channels=channels, token_degree=draw(st.integers(0, channels)))
 
 
 @st.composite
 def pairing(draw):
-    """What `half_edge_pairing` takes."""
+    """Inputs of `half_edge_pairing`."""
     return dict(**draw(draw_graph_sizes()), seed=draw(seeds), draw=draw(st.integers(0, 3)))
 
 
 @st.composite
 def multigraph(draw):
-    """Half-edges paired at random on a graph at most half full, so that swaps find a way."""
+    """Randomly paired half-edges of a graph at most half full, so that swaps always exist."""
     tall, wide = draw(st.integers(1, 2)), draw(st.integers(1, 2))
     parts = draw(st.integers(2, 6))
     degree = wide * draw(st.integers(0, parts // 2))
@@ -36,7 +36,7 @@ def multigraph(draw):
 
 @st.composite
 def pieces(draw):
-    """What `connecting_swaps` takes: rings and stars side by side, in any order of channels."""
+    """Inputs of `connecting_swaps`: disjoint rings and stars, with channels in any order."""
     parts, tall, wide = (draw(st.integers(1, most)) for most in (4, 5, 5))
     degree, step = draw(st.integers(0, wide)), draw(st.integers(0, 2))
     token = torch.arange(parts * tall)
@@ -48,7 +48,7 @@ def pieces(draw):
 
 @st.composite
 def biadjacency(draw):
-    """What `biadjacency` takes: repeated edges too."""
+    """Inputs of `biadjacency`, repeated edges included."""
     x = draw(multigraph())
     return dict(pairs=x["pairs"], channels=x["channels"])
 

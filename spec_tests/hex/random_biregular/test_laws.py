@@ -10,7 +10,7 @@ from spec_tests.inputs import INPUTS
 
 RING = torch.tensor([[0, 1, *range(2, 8)], [0, 1, *range(8, 14)]])
 TASSELS = torch.cat([RING, RING + 14])
-"""Two rings of two tokens; of the 16 edges of each, 12 lead to a channel that has no other."""
+"""Two rings of two tokens; of the 16 edges of each, 12 lead to a channel with no other edge."""
 
 
 def channel_degrees(pairs, channels):
@@ -18,7 +18,7 @@ def channel_degrees(pairs, channels):
 
 
 def coincidences(pairs):
-    """Pairs of half-edges of one token that end in one channel."""
+    """Return the number of pairs of half-edges of one token that end in one channel."""
     same = pairs[:, :, None] == pairs[:, None, :]
     return int(same.sum() - pairs.numel()) // 2
 
@@ -45,7 +45,7 @@ def test_every_half_edge_of_a_token_meets_every_channel_equally_often(impl):
 def test_a_mask_loses_about_half_the_product_of_the_degrees_less_one(
     impl, tokens, channels, degree
 ):
-    # few enough for the losses to be as good as independent: their variance is their mean
+    # few enough to be nearly independent, so that their variance is their mean
     drawn = [impl.half_edge_pairing(tokens, channels, degree, seed) for seed in range(50)]
     lost = (torch.stack(drawn).sort(-1).values.diff(dim=-1) == 0).sum()
     expected = 50 * (degree - 1) * (tokens * degree // channels - 1) / 2
@@ -94,14 +94,14 @@ def test_swaps_change_few_edges(impl):
     repaired = impl.double_edge_swaps(pairs, 64)
     before = torch.stack([(pairs == c).sum(1) for c in range(64)], 1)
     after = torch.stack([(repaired == c).sum(1) for c in range(64)], 1)
-    # a swap takes two edges away; now and then it takes a second one to undo a repetition
+    # a swap removes two edges; sometimes a second one removes a repetition
     assert int((before - after).clamp(min=0).sum()) <= 4 * coincidences(pairs)
 
 
 @pytest.mark.spec("HEX-A.3a")
 @pytest.mark.parametrize("last", [True, False])
 def test_swaps_look_at_every_token_of_a_long_graph(impl, last):
-    """200 tokens of two channels, which hang together if the last of them ties them together."""
+    """200 tokens of two channels, which are connected only through the last token."""
     pairs = torch.tensor([0, 1]).repeat(200, 1)
     pairs[100:] += 2
     pairs[-1] = torch.tensor([1, 2]) if last else pairs[-1]
@@ -138,7 +138,7 @@ def test_two_edges_change_for_each_component_that_joins_another(impl, x):
 
 @pytest.mark.spec("HEX-A.3a")
 def test_any_edge_of_a_ring_may_be_the_one_that_swaps(impl):
-    # two rings of six, and a swap takes one edge of the six of each
+    # two rings of six edges; a swap takes one of six edges of each
     rows = torch.tensor([[0, 1], [1, 2], [0, 2]])
     rings = torch.cat([rows, rows + 3])
     kept = torch.stack(

@@ -1,4 +1,4 @@
-"""Other correct ways to pair half-edges, and to mend what comes of it."""
+"""Other correct ways to pair half-edges, and to repair the resulting graph."""
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ def by_sorted_keys(tokens, channels, token_degree, seed=0, draw=0):
 
 @register_variant("double_edge_swaps")
 def one_at_a_time(pairs, channels, seed=0, draw=0):
-    """Swap a repeated edge with a random one, at once, until nothing repeats."""
+    """Swap a repeated edge with a random one, until no edge repeats."""
     generator = np.random.default_rng([seed, draw])
     rows = pairs.tolist()
     degree = pairs.shape[1]
@@ -36,7 +36,7 @@ def one_at_a_time(pairs, channels, seed=0, draw=0):
 
 
 def components(rows, channels):
-    """The component of each token."""
+    """Return the component of each token."""
     edges = [(t, c) for t, row in enumerate(rows) for c in row]
     at, to = np.array(edges, np.int64).reshape(-1, 2).T
     size = len(rows) + channels
@@ -45,7 +45,7 @@ def components(rows, channels):
 
 
 def joining(rows, channels, generator):
-    """An edge whose loss parts nothing and one of another component, if there are two."""
+    """Return an edge whose removal disconnects nothing and one of another component, or None."""
     count, labels = components(rows, channels)
     edges = [(t, i) for t, row in enumerate(rows) for i in range(len(row))]
     edges = [edges[k] for k in generator.permutation(len(edges))]
@@ -58,7 +58,7 @@ def joining(rows, channels, generator):
 
 @register_variant("connecting_swaps")
 def swap_edge_by_edge(pairs, channels, seed=0, draw=0):
-    """Look for an edge whose loss parts nothing; swap it with one of another component."""
+    """Swap an edge whose removal disconnects nothing with one of another component."""
     generator = np.random.default_rng([seed, draw])
     rows = pairs.tolist()
     while swap := joining(rows, channels, generator):
@@ -69,7 +69,7 @@ def swap_edge_by_edge(pairs, channels, seed=0, draw=0):
 
 @register_variant("biadjacency")
 def by_comparison(pairs, channels):
-    """A token is joined to a channel if one of its pairs is that channel."""
+    """Connect a token to a channel if one of its pairs is that channel."""
     return (pairs[:, :, None] == torch.arange(channels, device=pairs.device)).any(1)
 
 

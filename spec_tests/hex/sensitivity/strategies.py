@@ -1,4 +1,4 @@
-"""Streams to study several settings on."""
+"""Strategies for streams to compare settings on."""
 
 from hypothesis import strategies as st
 
@@ -16,7 +16,7 @@ from spec_tests.strategies import Refusal
 
 @st.composite
 def study(draw):
-    """Streams through settings that store everything exactly: rounding has nothing to magnify."""
+    """Streams, and settings that store everything exactly, so that rounding errors stay small."""
     queries, keys, values = draw(streams(draw(st.integers(1, 2 * BLOCK)), batch=((), (2,))))
     kept = st.sampled_from([{"density": 1.0}, {"heavy": 1.0}, {"recent": 2 * BLOCK}])
     settings = draw(st.lists(st.tuples(configs(), kept), max_size=2))

@@ -14,7 +14,7 @@ PLAIN = HexConfig(block=BLOCK, density=0.0, heavy=0.0, recent=0)
 
 
 @pytest.mark.spec("HEX-A.5")
-@settings(max_examples=10)  # every one decodes token by token, twice
+@settings(max_examples=10)  # each example decodes token by token, twice
 @given(streams(2 * BLOCK + 3, batch=((), (2,))), configs(), st.integers(0, 2 * BLOCK))
 def test_a_row_is_the_mean_deviation_of_the_cache_as_it_stood(impl, stream, config, prompt):
     (row,) = impl.sensitivity(*stream, prompt, (config,))
@@ -25,7 +25,7 @@ def test_a_row_is_the_mean_deviation_of_the_cache_as_it_stood(impl, stream, conf
         deviations.append(impl.attention_error(query, *slice_stream(stream[1:], 0, t + 1), *seen))
         cache = impl.hex_append(cache, query, *new)
     mean = torch.cat(deviations, -1).double().mean()
-    # differences of outputs round like the outputs
+    # differences of outputs round as the outputs do
     assert_close(row.error, mean, stream[2].abs().amax())
     assert row.bytes == impl.hex_bytes(cache).total
     assert row.percent == 100 * row.bytes / (2 * stream[1].nbytes)

@@ -1,4 +1,4 @@
-"""Other correct ways to stream through settings."""
+"""Another correct way to compare settings on a stream."""
 
 import torch
 
@@ -8,7 +8,7 @@ from spec_tests.variants.registry import register_variant
 
 @register_variant("sensitivity")
 def with_running_means(queries, keys, values, prompt, configs):
-    """Add up the deviations, and divide once."""
+    """Sum the deviations, and divide once."""
     rows = []
     for config in configs:
         start = [x[..., :prompt, :] for x in (queries, keys, values)]

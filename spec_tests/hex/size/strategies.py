@@ -1,4 +1,4 @@
-"""Caches to weigh, and prompts to weigh beforehand."""
+"""Strategies for caches, and for prompts whose size is computed in advance."""
 
 import torch
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What a cache weighs: HEX Tables 1 to 3."""
+"""The size of a cache: HEX Tables 1 to 3."""
 
 import math
 
@@ -36,7 +36,7 @@ def test_a_size_is_its_formula(impl, config, length, heads, width, dtype):
     held = config.recent if config.carry_recent else 0
     n = max(0, length - held) // BLOCK * BLOCK
     d, left, recent = heads * width, length - n, min(n, config.recent - held)
-    heavy = min(n - recent, int(config.heavy * n))  # of shares that floating point has exactly
+    heavy = min(n - recent, int(config.heavy * n))  # float holds these shares exactly
     e, sum_of_attention = dtype.itemsize, 8 if dtype == torch.float64 else 4
     scale = config.scales or (torch.float32 if dtype == torch.bfloat16 else dtype)
     groups = heads if config.value_group == "head" else 1
@@ -98,7 +98,7 @@ def test_a_size_beside_a_printed_one_is_the_mean_over_prompts(impl, prompts):
     ("low", "high", "tenth"), [("HEX-3", "HEX-4", 0.1), ("LongBench-3", "LongBench-4", 0.0)]
 )
 def test_a_fourth_bit_costs_one_bit_in_sixteen_of_what_is_compressed(impl, low, high, tenth):
-    # in Table 3 to the digit; between HEX-3 and HEX-4 the paper has a tenth of a point less
+    # exact in Table 3; between HEX-3 and HEX-4 the paper's difference is 0.1 points smaller
     printed = {row.method: row.paper for row in impl.paper_size()}
     assert printed[high] - printed[low] == pytest.approx(100 / 16 - tenth)
     for length in PROMPTS:

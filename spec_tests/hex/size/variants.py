@@ -1,4 +1,4 @@
-"""Other correct ways to weigh a cache."""
+"""Other correct ways to compute the size of a cache."""
 
 from decimal import Decimal
 from math import ceil, floor
@@ -11,13 +11,13 @@ from spec_tests.variants.registry import register_variant
 
 
 def weight(*tensors):
-    """Bytes of the elements of tensors."""
+    """Return the bytes of the elements of tensors."""
     return sum(x.numel() * x.element_size() for x in tensors)
 
 
 @register_variant("hex_bytes")
 def part_by_part(cache):
-    """A sum for each part over the blocks."""
+    """Sum each part over the blocks."""
     blocks = cache.blocks
     kept = sum(weight(b.kept_keys, b.kept_values) for b in blocks)
     whole = 0
@@ -42,7 +42,7 @@ def part_by_part(cache):
 
 @register_variant("hex_size")
 def by_formula(config, tokens, kv_heads=8, width=128, dtype=torch.float16):
-    """The formula, shares as decimals."""
+    """Compute the formula with shares as decimals."""
     d, e = kv_heads * width, torch.empty(0, dtype=dtype).element_size()
     held = config.recent if config.carry_recent else 0
     n = max(0, tokens - held) // config.block * config.block
@@ -68,7 +68,7 @@ def by_formula(config, tokens, kv_heads=8, width=128, dtype=torch.float16):
 
 @register_variant("paper_size")
 def by_rows(prompts=(900, 1304, 1021), kv_heads=8, width=128):
-    """The printed sizes, and the mean of ours."""
+    """Return the printed sizes, and the mean of ours."""
     printed = {"KCVT-3": 20.75, "HEX-3": 25.35, "HEX-4": 31.50}
     rows = [(f"Table {t}", name, size) for t in (1, 2) for name, size in printed.items()]
     rows += [("Table 3", "LongBench-3", 26.45), ("Table 3", "LongBench-4", 32.70)]

@@ -1,4 +1,4 @@
-"""Eigenvalues by scalars: Jacobi's rotations for any graph, Fourier sums for circulant ones."""
+"""Eigenvalues by scalars: Jacobi's rotations for any graph, Fourier sums for circulant graphs."""
 
 import math
 
@@ -18,7 +18,7 @@ def eigenvalues(matrix: list[list[float]]) -> list[float]:
 
 
 def _rotate(a: list[list[float]], p: int, q: int) -> None:
-    """Turn the plane of two axes by the smaller angle that makes their entry 0."""
+    """Rotate two axes by the smaller angle that makes their entry 0."""
     if a[p][q] == 0:
         return
     slope = (a[q][q] - a[p][p]) / (2 * a[p][q])
@@ -33,7 +33,7 @@ def _rotate(a: list[list[float]], p: int, q: int) -> None:
 
 
 def circulant_eigenvalues(size: int, steps: set[int]) -> list[complex]:
-    """Return the eigenvalues of the graph that leads from each i to i + s, for every step s."""
+    """Return the eigenvalues of the graph with an edge from each i to i + s, for every step s."""
     turns = [2 * math.pi * j / size for j in range(size)]
     return [
         complex(sum(math.cos(turn * s) for s in steps), sum(math.sin(turn * s) for s in steps))
@@ -42,6 +42,6 @@ def circulant_eigenvalues(size: int, steps: set[int]) -> list[complex]:
 
 
 def singular_value_error_scale(mask: Tensor) -> float:
-    """Return what rounding errors of a singular value are measured by: sizes times the largest."""
+    """Return the scale of rounding errors of a singular value: the sizes times the largest one."""
     largest = torch.linalg.matrix_norm(mask.double(), 2).item() if mask.numel() else 0.0
     return sum(mask.shape) * max(1.0, largest)

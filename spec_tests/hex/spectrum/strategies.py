@@ -1,4 +1,4 @@
-"""Draws of masks, some of them Ramanujan."""
+"""Strategies for masks, some of them Ramanujan."""
 
 import torch
 from hypothesis import strategies as st
@@ -8,13 +8,13 @@ from spec_tests.strategies import booleans
 
 @st.composite
 def any_mask(draw, least=0):
-    """Any mask, empty ones and unconnected ones included."""
+    """Any mask, including empty and disconnected ones."""
     return dict(mask=draw(booleans(draw(st.integers(least, 8)), draw(st.integers(least, 8)))))
 
 
 @st.composite
 def small_ramanujan_mask(draw):
-    """A small Ramanujan mask: the complement of scattered diagonals of a complete graph."""
+    """A small Ramanujan mask: a complete graph without a perfect matching."""
     parts = draw(st.integers(4, 7))
     rows = torch.arange(parts)
     shift = draw(st.integers(0, parts - 1))
@@ -23,7 +23,7 @@ def small_ramanujan_mask(draw):
 
 @st.composite
 def any_mask_or_expander(draw):
-    """Any mask, and now and then an expander."""
+    """Any mask, or sometimes an expander."""
     return draw(any_mask()) if draw(st.booleans()) else dict(mask=draw(small_ramanujan_mask()))
 
 

@@ -26,7 +26,7 @@ from spec_tests.strategies import booleans, grid
 
 @st.composite
 def vectors_on_an_expander(draw):
-    """Sizes, a seed, a signal on the channels and a set on either side."""
+    """Sizes, a seed, a vector on the channels, and a set of tokens and one of channels."""
     x = draw(biregular())
     return (
         dict(**x, seed=draw(seeds)),
@@ -73,7 +73,7 @@ def test_the_second_singular_value_is_the_second_of_the_mask(impl, x):
 
 
 def circulant(size, steps):
-    """The mask of tokens that meet the channels so many steps on."""
+    """Return the mask in which each token has the channels at these distances after it."""
     rows = torch.arange(size)
     ahead = (rows - rows[:, None]) % size
     return torch.isin(ahead, torch.tensor(sorted(steps), dtype=torch.int64))
@@ -94,12 +94,15 @@ def test_large_circulant_masks_have_the_singular_values_of_fourier(impl, degree)
 
 
 def plane(order, projective):
-    """Points by lines of the plane over a prime field; the affine one lacks a line's points."""
+    """Return the incidence of points and lines of the plane over a prime field.
+
+    The affine plane is the projective one without the points of one line.
+    """
     field = range(order)
     points = [(1, y, z) for y, z in product(field, field)]
     ideal = [(0, 1, z) for z in field] + [(0, 0, 1)]
     lines = torch.tensor(points + ideal)
-    # (1, 0, 0) is the line of the ideal points
+    # (1, 0, 0) is the line of the points at infinity
     at, on = (lines, lines) if projective else (torch.tensor(points), lines[1:])
     return at @ on.T % order == 0
 
@@ -108,7 +111,7 @@ def plane(order, projective):
 @pytest.mark.parametrize("order", [2, 3, 17])
 @pytest.mark.parametrize("projective", [True, False])
 def test_planes_have_the_root_of_their_order_and_are_ramanujan(impl, order, projective):
-    # two points are on one line: the Gram matrix of the points is order · I + J
+    # two points share one line: the Gram matrix of the points is order · I + J
     mask = plane(order, projective)
     assert_close(
         number(impl.second_singular_value(mask)), math.sqrt(order), singular_value_error_scale(mask)
@@ -119,7 +122,7 @@ def test_planes_have_the_root_of_their_order_and_are_ramanujan(impl, order, proj
 @pytest.mark.spec("HEX-Def2", "HEX-3.2b")
 @pytest.mark.parametrize(("size", "degrees"), [(15, [3, 4]), (16, [3, 4]), (300, range(260, 275))])
 def test_bands_are_ramanujan_up_to_the_degree_that_fourier_gives(impl, size, degrees):
-    # a band of neighbours is as far from an expander as a connected circulant can be
+    # a band of neighbours is the worst expander among connected circulant graphs
     verdicts = []
     for degree in degrees:
         second = math.sin(math.pi * degree / size) / math.sin(math.pi / size)
@@ -162,7 +165,7 @@ def test_what_is_orthogonal_to_the_constant_vector_contracts(impl, x):
 def test_some_orthogonal_vector_contracts_no_more_than_that(impl, x):
     mask, _, _, first, second = mask_and_values(impl, x[0])
     deflated = mask.double() - first / math.sqrt(mask.numel())
-    # the constant part is gone, so the norm of the rest is attained off the constant vector
+    # the rest has no constant part, so its norm is reached orthogonal to the constant vector
     assert_close(
         torch.linalg.matrix_norm(deflated, 2), second, singular_value_error_scale(mask) ** 2
     )
@@ -182,7 +185,7 @@ def test_two_steps_of_the_walk_contract_by_the_squared_ratio(impl, x):
 
 
 def unevenness(mask, rows, columns):
-    """How far two sets are from sharing their share, and what one unit of eigenvalue allows."""
+    """Return how far two sets are from their expected number of entries, and the bound's unit."""
     found = mask[rows][:, columns].sum().double()
     expected = mask.double().mean() * rows.sum() * columns.sum()
     outside = (1 - rows.double().mean()) * (1 - columns.double().mean())
@@ -190,7 +193,7 @@ def unevenness(mask, rows, columns):
 
 
 def least_even_sets(mask):
-    """The tokens and channels on which a second pair of singular vectors is positive."""
+    """Return the tokens and channels at which the second singular vectors are positive."""
     left, _, right = torch.linalg.svd(mask.double())
     return left[:, 1] > 0, right[1] > 0
 
@@ -208,7 +211,7 @@ def test_any_two_sets_share_about_their_share_of_the_entries(impl, x):
 @pytest.mark.spec("HEX-3.2d", "HEX-3.2e")
 @pytest.mark.parametrize(("half", "near", "far"), [(4, 3, 1), (5, 4, 1), (8, 7, 2), (9, 8, 2)])
 def test_two_halves_share_as_unevenly_as_the_second_value_allows(impl, half, near, far):
-    """Two rings, each token of which meets more channels of its own ring than of the other."""
+    """Two rings in which each token has more channels of its own ring than of the other."""
     inner, outer = circulant(half, range(near)), circulant(half, range(far))
     mask = torch.cat([torch.cat([inner, outer], 1), torch.cat([outer, inner], 1)])
     rows = columns = torch.arange(2 * half) < half
@@ -234,7 +237,7 @@ def test_the_first_singular_value_occurs_once_for_each_component(impl, block, pa
     mask = torch.block_diag(*[block] * parts) > 0
     first = math.sqrt(int(block[0].sum()) * int(block[:, 0].sum()))
     values = torch.linalg.svdvals(mask.double())
-    # whole numbers of common neighbours: another value is at least 1 away
+    # numbers of common neighbours are integers, so that other values are at least 1 below
     assert int((values > first - 0.5).sum()) == parts == impl.component_count(mask)
     second = impl.second_singular_value(block) if parts == 1 else first
     assert_close(number(impl.second_singular_value(mask)), second, singular_value_error_scale(mask))
@@ -270,7 +273,7 @@ def test_an_irregular_mask_is_not_ramanujan(impl, mask, data):
 
 @st.composite
 def rings(draw):
-    """Sizes, and steps to go."""
+    """A size, and a set of steps."""
     size = draw(st.integers(2, 12))
     return size, draw(st.sets(st.integers(0, size - 1)))
 

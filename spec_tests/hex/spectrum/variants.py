@@ -1,4 +1,4 @@
-"""Other correct ways to the second eigenvalue, and to the bound."""
+"""Other correct ways to compute the second singular value, and the bound."""
 
 import numpy as np
 import torch
@@ -9,13 +9,13 @@ from spec_tests.variants.registry import register_variant
 
 @register_variant("ramanujan_bound")
 def by_powers(token_degree, channel_degree):
-    """Powers of one half."""
+    """Use powers of one half."""
     return (channel_degree - 1) ** 0.5 + (token_degree - 1) ** 0.5
 
 
 @register_variant("second_singular_value")
 def of_the_bipartite_graph(mask):
-    """The second eigenvalue of the adjacency matrix of all vertices."""
+    """Take the second eigenvalue of the adjacency matrix of all vertices."""
     if min(mask.shape) < 2:
         return 0.0
     x = mask.double()
@@ -27,14 +27,14 @@ def of_the_bipartite_graph(mask):
 @register_variant("second_singular_value", "values")
 @among_tensors
 def by_numpy(mask):
-    """NumPy's singular values."""
+    """Use NumPy's singular values."""
     values = np.linalg.svd(mask.astype(np.float64), compute_uv=False)
     return float(values[1]) if len(values) > 1 else 0.0
 
 
 @register_variant("is_ramanujan")
 def by_definition(mask):
-    """Degrees, then the bound."""
+    """Test the degrees, then the bound."""
     tokens, channels = mask.sum(1), mask.sum(0)
     if not mask.numel() or tokens.min() != tokens.max() or channels.min() != channels.max():
         return False

@@ -1,4 +1,4 @@
-"""Draws of codes and permutations."""
+"""Strategies for codes and permutations."""
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ widths = st.sampled_from([2, 4, 8, 16])
 
 @st.composite
 def drawn_codes(draw):
-    """What `subtile_codes` takes."""
+    """Inputs of `subtile_codes`."""
     width = draw(widths)
     subtile = draw(st.sampled_from([size for size in (1, 2, 4) if size <= width]))
     return dict(
@@ -27,7 +27,7 @@ def drawn_codes(draw):
 
 @st.composite
 def codes(draw):
-    """Any four bytes whose multipliers are odd."""
+    """Any four bytes with odd multipliers."""
     shape = draw(st.sampled_from([(), (3,), (2, 2), (0, 2)]))
     count = torch.Size(shape).numel()
     raw = draw(st.lists(st.integers(0, 2**32 - 1), min_size=count, max_size=count))
@@ -37,7 +37,7 @@ def codes(draw):
 
 @st.composite
 def permutations(draw):
-    """Any permutations, those no code stands for included."""
+    """Any permutations, including those without a code."""
     width = draw(widths)
     shape = (draw(st.integers(0, 3)), draw(st.integers(0, 3)), width)
     keys = np.random.RandomState(draw(seeds)).random_sample(shape)
@@ -49,7 +49,7 @@ def permutations(draw):
 
 @st.composite
 def expander(draw):
-    """What `subtile_expander` takes."""
+    """Inputs of `subtile_expander`."""
     return dict(
         tokens=4 * draw(st.integers(3, 5)),
         heads=draw(st.integers(2, 3)),
@@ -68,7 +68,7 @@ INPUTS = dict(
 
 DRAWN = dict.fromkeys(("subtile_codes", "subtile_expander"), always)
 
-# a seed whose first graph is none
+# a seed whose first graph is not Ramanujan
 CORNERS = dict(subtile_expander=[dict(tokens=12, heads=3, seed=1, width=4, subtile=4)])
 
 no_power = Refusal("width", 24, ValueError, "a power of two")

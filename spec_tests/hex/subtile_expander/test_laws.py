@@ -1,4 +1,4 @@
-"""The sub-tile family of masks: ours, for kernels that compute the mask."""
+"""The sub-tile family of masks, which is ours: kernels compute these masks themselves."""
 
 import pytest
 import torch
@@ -60,7 +60,7 @@ def test_the_codes_are_of_a_ramanujan_mask(impl, x):
 
 
 def test_no_seed_gives_codes_of_a_mask_over_the_bound(impl):
-    # one in seven of this size is
+    # one in seven of this size exceeds the bound
     found = [impl.subtile_expander(12, 3, seed, 4, 4) for seed in range(40)]
     for codes, _ in found:
         assert impl.is_ramanujan(impl.subtile_mask(impl.subtile_permutations(codes, 4), 4))

@@ -1,4 +1,4 @@
-"""Other correct ways to draw, unfold and share out the codes of sub-tiles."""
+"""Other correct ways to draw codes of sub-tiles, to decode them, and to assign channels."""
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ def from_pytorch(tokens, heads, seed=0, draw=0, width=128, subtile=32):
 @register_variant("subtile_permutations")
 @among_tensors
 def by_bytes(codes, width=128):
-    """Split the codes into bytes; all places at once."""
+    """Split the codes into bytes, and compute all places at once."""
     a, b, c, d = (codes[..., None] // 256**i % 256 for i in range(4))
     shift = -(-(width.bit_length() - 1) // 2)
     y = (a * np.arange(width) + b) % width
@@ -29,7 +29,7 @@ def by_bytes(codes, width=128):
 
 @register_variant("subtile_mask")
 def by_owner(permutations, subtile=32):
-    """The place of a channel in its permutation, over the share, is the token that owns it."""
+    """A channel's place in its permutation, divided by the channels a token, is its token."""
     heads, subtiles, width = permutations.shape
     owner = permutations.argsort(-1) // (width // subtile)
     here = torch.arange(subtile, device=permutations.device)
@@ -39,7 +39,7 @@ def by_owner(permutations, subtile=32):
 
 @register_variant("subtile_expander")
 def first_that_passes(tokens, heads, seed=0, width=128, subtile=32):
-    """Other codes, each mask judged by its singular values."""
+    """Draw other codes, and test each mask by its singular values."""
     for draw in range(1000):
         codes = from_pytorch(tokens, heads, seed, draw, width, subtile)
         mask = by_owner(reference.subtile_permutations(codes, width), subtile)

@@ -1,4 +1,4 @@
-"""Draws of HubKV as a whole."""
+"""Strategies for HubKV as a whole."""
 
 import torch
 from hypothesis import strategies as st
@@ -21,7 +21,7 @@ from spec_tests.strategies import Refusal
 
 @st.composite
 def hubkv_compress(draw):
-    """A budget that holds both ends, so that nothing is clipped."""
+    """Inputs whose budget holds sinks and window, so that the window is not clipped."""
     scope, refinement = draw(scopes), draw(hub_settings)
     x = draw(scored_caches(scope, refinement))
     sinks, recent = draw(st.integers(0, 2)), draw(st.none() | st.integers(0, 2))
@@ -35,7 +35,7 @@ def hubkv_compress(draw):
 
 @st.composite
 def hubkv_compress_into_hex(draw):
-    """Both ends beside the budget, as HEX keeps them."""
+    """Inputs for HEX, which keeps sinks and window outside the budget."""
     x = draw(compress_into_hex(refinements=hub_settings))
     del x["queries"]
     return x | dict(sinks=draw(st.integers(0, 2)), recent=draw(st.none() | st.integers(0, 2)))
@@ -46,7 +46,7 @@ INPUTS = dict(
     hubkv_compress=hubkv_compress() | hubkv_compress_into_hex(),
 )
 
-# an expander that is only near
+# a near expander
 near = HexConfig(block=1, recent=0, density=0.4, near=True)
 CORNERS = dict(
     hubkv_select=[

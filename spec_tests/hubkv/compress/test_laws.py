@@ -1,4 +1,4 @@
-"""HubKV as a whole: one ranking of the model, ends that stay, a window that gives way: A.1."""
+"""HubKV as a whole: one ranking of the model, protected ends, a clipped window: A.1."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ SUITE = Path(__file__).parents[2]
 
 
 def ends(x):
-    """Mark the sinks and the recent window of each row, and what the scorer protects."""
+    """Mark the sinks and the recent window of each row, and the tokens that the scorer protects."""
     scores, protected = x["scored"]
     marked = protected.clone()
     for at, start in row_indices_and_starts(x):
@@ -61,7 +61,7 @@ def test_what_is_kept_ranks_first_by_the_refined_scores(impl, settings):
 
 @st.composite
 def crowded(draw):
-    """A window that no budget holds, in each scope, perhaps behind padding."""
+    """Inputs whose window exceeds the budget, in each scope, with or without padding."""
     scope = draw(st.sampled_from(["head", "layer", "model"]))
     layers, heads, tokens = draw(st.integers(1, 2)), draw(st.integers(1, 2)), 12
     sinks, room = draw(st.integers(0, 2)), draw(st.integers(0, 4))
@@ -89,7 +89,7 @@ def test_the_window_gives_way_and_says_so(impl, x):
     shape = x["scored"].scores.shape
     with pytest.warns(UserWarning, match=f"{WINDOW} by 2 tokens") as told:
         cache = impl.hubkv_compress(**x)
-    if impl.ours and impl.checks_arguments:  # and so to whoever called
+    if impl.ours and impl.checks_arguments:  # the warning names the caller's file
         assert Path(told[0].filename).is_relative_to(SUITE)
     kept = kept_mask(cache, shape)
     for at, start in row_indices_and_starts(x):
@@ -159,7 +159,7 @@ def test_what_the_scorer_protects_stays_and_counts(impl):
 
 @st.composite
 def sharing(draw):
-    """Layers that share a budget unevenly, each with a head or two, and what each may keep."""
+    """Layers of one or two heads with unequal budgets."""
     scope = draw(st.sampled_from(["head", "layer"]))
     layers, heads, tokens = draw(st.integers(2, 3)), draw(st.integers(1, 2)), 12
     scores = draw(gaussian_tensor(layers, heads, tokens)).abs()

@@ -13,8 +13,8 @@ DEFAULTS = reference.HubSettings()
 
 
 def shielded(scored, scope, sinks, recent, valid, keep=None, ratio: Any = None, clips=True):
-    """Protect the ends of each row; a window that does not fit gives way, a token at a time."""
-    lead = (slice(None),) * (scope == "model")  # layers come first, and compete
+    """Protect the ends of each row; shorten the window by one token until it fits."""
+    lead = (slice(None),) * (scope == "model")  # layers come first, and share the budget
     axes = dict(head=1, layer=2, model=3)[scope]
     out, clipped = torch.zeros_like(scored.protected), 0
     for number in np.ndindex(scored.scores.shape[len(lead) : -2]):
@@ -29,7 +29,7 @@ def shielded(scored, scope, sinks, recent, valid, keep=None, ratio: Any = None, 
         if clips and others.numel():
             budget = reference.kept_count(pools.shape[-1], ratio) if keep is None else keep
             budget = budget[number] if isinstance(budget, torch.Tensor) else budget
-            each = pools.shape[-1] // tokens  # entries of a token in a pool
+            each = pools.shape[-1] // tokens  # entries of one token in a pool
             while left and (pools.sum(-1) + each * left > budget).any():
                 left -= 1
         clipped = max(clipped, window - left)
@@ -45,7 +45,7 @@ def by_select(
     keys, values, scored, *, keep=None, ratio=None, scope: Any = "model", refinement=DEFAULTS,
     sinks=4, recent=None, valid=None,
 ):  # fmt: skip
-    """`select`, once the ends are protected."""
+    """Protect the ends, then call `select`."""
     return reference.select(
         keys, values, shielded(scored, scope, sinks, recent, valid, keep, ratio),
         keep=keep, ratio=ratio, scope=scope, refinement=refinement,
@@ -58,7 +58,7 @@ def in_two_steps(
     keys, values, scored, *, keep=None, ratio=None, scope: Any = "model", refinement=DEFAULTS,
     sinks=4, recent=None, valid=None, store=None,
 ):  # fmt: skip
-    """Select and evict; HEX holds what is protected beside its budget."""
+    """Select and evict; HEX keeps protected tokens outside its budget."""
     how: dict[str, Any] = dict(
         keep=keep, ratio=ratio, scope=scope, valid=valid, refinement=refinement
     )

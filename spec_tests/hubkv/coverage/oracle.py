@@ -12,7 +12,7 @@ Weights = list[list[Fraction]]
 
 
 def subsets(tokens: int) -> Tensor:
-    """Return all subsets as masks: bit j of a row's number says whether it holds token j."""
+    """Return all subsets as masks: bit j of a row's index says whether token j is in the set."""
     return (torch.arange(2**tokens)[:, None] >> torch.arange(tokens)) % 2 == 1
 
 
@@ -22,7 +22,7 @@ def members(kept: Tensor) -> list[int]:
 
 
 def window_kernel_values(tokens: int, radius: int) -> list[Fraction]:
-    """Return K(0), ..., K(tokens - 1) of a window."""
+    """Return K(0), ..., K(tokens - 1) of a window kernel."""
     return [Fraction(distance <= radius) for distance in range(tokens)]
 
 
@@ -46,23 +46,23 @@ def gain(w: Weights, k: int, kept: Iterable[int]) -> Fraction:
 
 
 def overlap(w: Weights, i: int, hub: int) -> Fraction:
-    """Return the share of i's coverage that the hub gives already."""
+    """Return the share of i's coverage that the hub already provides."""
     return sum((min(row[i], row[hub]) for row in w), Fraction(0)) / utility(w, [i])
 
 
 def optimum(w: Weights, keep: int, among: Sequence[int] | None = None) -> Fraction:
-    """Return the largest utility of `keep` tokens, by trying every set of them."""
+    """Return the largest utility of a set of `keep` tokens, by trying every set."""
     candidates = range(len(w)) if among is None else among
     return max(utility(w, chosen) for chosen in combinations(candidates, keep))
 
 
 def top(scores: Tensor, keep: int) -> list[int]:
-    """Return the best positions: score descending, then index ascending."""
+    """Return the best positions, by descending score, then by ascending index."""
     return scores.argsort(descending=True, stable=True)[:keep].tolist()
 
 
 class Cluster(NamedTuple):
-    """A plateau of B ones and B - 1 hubs too far away to overlap with anything."""
+    """A plateau of B ones, and B - 1 hubs too far apart to overlap."""
 
     scores: list[Fraction]
     plateau: list[int]
@@ -70,7 +70,7 @@ class Cluster(NamedTuple):
 
     @property
     def spread(self) -> list[int]:
-        """Return the set that takes one of the plateau and every hub."""
+        """The set of one plateau token and every hub."""
         return [self.plateau[0], *self.hubs]
 
     def mask(self, kept: Iterable[int]) -> Tensor:
@@ -80,7 +80,7 @@ class Cluster(NamedTuple):
 
 
 def redundant_cluster(budget: int, radius: int, hub: Fraction) -> Cluster:
-    """Return the instance of the remark, hubs of score `hub` more than 2 `radius` apart."""
+    """Return the instance of the remark, with hubs of score `hub` more than 2 `radius` apart."""
     plateau = list(range(radius, radius + budget))
     hubs = [plateau[-1] + step * (2 * radius + 1) for step in range(1, budget)]
     scores = [Fraction(0)] * (hubs[-1] + radius + 1)

@@ -1,4 +1,4 @@
-"""Draws of what tokens cover."""
+"""Strategies for kernels, weights and kept sets."""
 
 import torch
 from hypothesis import strategies as st
@@ -9,19 +9,19 @@ from spec_tests.strategies import Refusal, booleans, gaussian_tensor, grid, head
 
 @st.composite
 def sixteenths_with_ties(draw, *shape):
-    """Sixteenths from a seed: exact sums, many ties, and no list of n² draws."""
+    """Sixteenths from a seed: exact sums, many ties, and one draw instead of n²."""
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
     return torch.randint(0, draw(st.integers(2, 9)), shape, generator=generator) / 16
 
 
 def rough(*shape):
-    """Numbers at least 0: ties and exact sums, or neither."""
+    """Non-negative numbers: with ties and exact sums, or Gaussian."""
     return sixteenths_with_ties(*shape) | gaussian_tensor(*shape).map(torch.abs)
 
 
 @st.composite
 def coverage_kernel(draw, tokens):
-    """A kernel that covers every token: a window, or falling weights, with holes further out."""
+    """A kernel that covers every token: positive at 0, anything further away."""
     near = torch.full((min(tokens, 1),), draw(st.sampled_from([0.25, 1.0])))
     return torch.cat([near, draw(grid(max(tokens - 1, 0), low=0, high=4, scale=0.25))])
 
@@ -35,14 +35,14 @@ def coverage_weights(draw):
 
 @st.composite
 def coverage(draw):
-    """Any weights at least 0, normalised or not, and any set, empty and full ones included."""
+    """Any non-negative weights, normalised or not, and any set, empty and full ones included."""
     shape = (*draw(heads), draw(few))
     return dict(weights=draw(rough(*shape, shape[-1])), kept=draw(booleans(*shape)))
 
 
 @st.composite
 def overlap(draw):
-    """Some columns are zero."""
+    """Weights of which some columns are zero."""
     tokens = draw(st.integers(1, 9))
     weights = draw(rough(*draw(heads), tokens, tokens)) * draw(booleans(tokens))
     return dict(weights=weights, hub=draw(st.integers(0, tokens - 1)))

@@ -29,7 +29,7 @@ def exact_weights(draw):
 
 @st.composite
 def covering(draw):
-    """Scores, a kernel that covers every token, and the exact weights of both."""
+    """Scores, a kernel that covers every token, and the exact weights of the two."""
     tokens = draw(st.integers(1, 6))
     scores, shape = draw(grid(tokens)).double(), draw(coverage_kernel(tokens)).double()
     return scores, shape, oracle.weights(fractions(scores), fractions(shape))
@@ -133,7 +133,7 @@ def test_the_discounted_score_is_within_eta_of_the_gain(impl, x, gamma, slack):
     kept = torch.arange(len(scores)) == hub
     gain = impl.marginal_gain(impl.coverage_weights(scores, shape), kept)[i]
     discounted = impl.smd(scores, radius, gamma)[i]
-    # the least eta is attained, a larger one bounds strictly
+    # the least eta is reached; a larger eta bounds strictly
     assert_close((gain - discounted).abs(), float(least) * scores[i])
     eta = float(least) + slack
     assert (gamma - eta) * scores[i] < gain < (gamma + eta) * scores[i]
@@ -142,20 +142,20 @@ def test_the_discounted_score_is_within_eta_of_the_gain(impl, x, gamma, slack):
 @pytest.mark.spec("HubKV-14", "HubKV-Prop2")
 @given(beside_a_hub(), gammas, st.booleans())
 def test_no_gain_beside_a_hub_is_below_the_discounted_score_by_more_than_eta(impl, x, gamma, tight):
-    """The first inequality, with the least eta there is, and its second one, with a larger."""
+    """The first inequality with the least eta, and the second one with a larger eta."""
     scores, shape, w, _, hub, i = x
     eta = max(Fraction(0), oracle.overlap(w, i, hub) - (1 - Fraction(gamma)))
     eta = eta if tight else eta + Fraction(1, 4)
     kept = torch.arange(len(scores)) == hub
     gain = impl.marginal_gain(impl.coverage_weights(scores, shape), kept)[i]
-    base = scores[i]  # gains are sums of differences of such numbers
+    base = scores[i]  # gains are sums of differences of numbers of this size
     assert_at_most(float(Fraction(gamma) - eta) * base + base, gain + base)
 
 
 @pytest.mark.spec("HubKV-14", "HubKV-Prop2")
 @given(beside_a_hub(), gammas)
 def test_a_gain_beside_a_hub_and_others_is_at_most_that_beside_the_hub(impl, x, gamma):
-    """The interpretation of the sandwich: of all sets with the hub, the hub alone leaves most."""
+    """Of all sets with the hub, the hub alone leaves the largest gain, as the paper says."""
     scores, shape, w, _, hub, i = x
     eta = max(Fraction(0), 1 - Fraction(gamma) - oracle.overlap(w, i, hub))
     sets = oracle.subsets(len(scores))
@@ -170,7 +170,7 @@ def test_a_gain_beside_a_hub_and_others_is_at_most_that_beside_the_hub(impl, x, 
 @pytest.mark.spec("HubKV-Prop2")
 @given(grid(13, low=1, high=16), st.integers(4, 8))
 def test_a_kernel_like_the_hub_window_overlaps_by_four_and_three_fifths(impl, scores, hub):
-    """So the half that the default discount leaves is too much at both distances."""
+    """So the default discount of one half is too strong at both distances."""
     scores[hub] = 1.0
     weights = impl.coverage_weights(scores.double(), impl.window_kernel(13, 2, torch.float64))
     shares = impl.overlap(weights, hub)

@@ -1,4 +1,4 @@
-"""Other correct ways to cover a context."""
+"""Other correct ways to compute coverage."""
 
 import torch
 
@@ -6,13 +6,13 @@ from spec_tests.variants.registry import register_variant
 
 
 def wide(x):
-    """Return a tensor in float32, or float64 as it is."""
+    """Return a tensor in float32, or unchanged if it is float64."""
     return x if x.dtype == torch.float64 else x.float()
 
 
 @register_variant("coverage_weights")
 def by_a_matrix(scores, kernel):
-    """A matrix of the kernel between all places, its columns normalised."""
+    """Build the matrix of the kernel between all places, and normalise its columns."""
     scores = wide(scores)
     place = torch.arange(scores.shape[-1])
     matrix = kernel.to(scores.dtype)[(place[:, None] - place[None, :]).abs()]
@@ -21,7 +21,7 @@ def by_a_matrix(scores, kernel):
 
 @register_variant("coverage_weights", "values")
 def place_by_place(scores, kernel):
-    """Two loops over places, in numbers of Python."""
+    """Loop over pairs of places in Python."""
     n, k = scores.shape[-1], kernel.tolist()
     columns = [sum(k[abs(i - j)] for i in range(n)) for j in range(n)]
     matrix = [[k[abs(i - j)] / columns[j] for j in range(n)] for i in range(n)]
@@ -30,14 +30,14 @@ def place_by_place(scores, kernel):
 
 @register_variant("coverage")
 def by_the_best(weights, kept):
-    """The largest of each place among the kept, and 0."""
+    """Sum the largest weight of each place among the kept tokens and 0."""
     best = wide(weights).masked_fill(~kept[..., None, :], 0)
     return best.amax(-1).sum(-1) if best.shape[-1] else best.sum((-2, -1))
 
 
 @register_variant("coverage", "values")
 def head_by_head(weights, kept):
-    """A loop over heads, and the columns of those that are kept."""
+    """Loop over heads, and select the columns of the kept tokens."""
     rows = zip(
         weights.reshape(-1, *weights.shape[-2:]), kept.reshape(-1, kept.shape[-1]), strict=True
     )
@@ -47,7 +47,7 @@ def head_by_head(weights, kept):
 
 @register_variant("marginal_gain")
 def all_at_once(weights, kept):
-    """Every token's column above what is covered."""
+    """Sum each token's weights above the covered ones."""
     weights = wide(weights)
     if not weights.shape[-1]:
         return weights.sum(-1)
@@ -57,14 +57,14 @@ def all_at_once(weights, kept):
 
 @register_variant("marginal_gain", "values")
 def by_maxima(weights, kept):
-    """What the larger of two covers beyond the one."""
+    """Subtract the covered weights from their maximum with each token's."""
     covered = (weights * kept[..., None, :]).amax(-1, keepdim=True)
     return (torch.maximum(weights, covered) - covered).sum(-2, dtype=torch.float64).to(weights)
 
 
 @register_variant("overlap")
 def columns_at_once(weights, hub):
-    """All columns against the hub's."""
+    """Compare all columns with the hub's."""
     weights = wide(weights)
     shared = torch.minimum(weights, weights[..., hub, None].clone()).sum(-2)
     scores = weights.sum(-2)
@@ -73,7 +73,7 @@ def columns_at_once(weights, hub):
 
 @register_variant("overlap", "values")
 def by_shares(weights, hub):
-    """Shares of each column, then their sum."""
+    """Divide each column by its sum, then add the minima."""
     scores = weights.sum(-2, keepdim=True)
     shares = torch.minimum(weights, weights[..., [hub]]) / scores
     return shares.sum(-2).nan_to_num(0)

@@ -1,4 +1,4 @@
-"""Draws of kernels."""
+"""Strategies for kernels."""
 
 import torch
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ dtypes = st.sampled_from([torch.float64, torch.float32, torch.bfloat16])
 
 @st.composite
 def window_kernel(draw):
-    """A window may be wider than the context."""
+    """Inputs whose window may be wider than the context."""
     return dict(
         tokens=draw(few), radius=draw(st.integers(0, 12) | st.just(1000)), dtype=draw(dtypes)
     )
@@ -17,7 +17,7 @@ def window_kernel(draw):
 
 @st.composite
 def gaussian_kernel(draw):
-    """From a spike to a flat kernel."""
+    """Inputs from a narrow kernel to a flat one."""
     deviation = draw(st.sampled_from([0.25, 0.5, 1.0, 2.5, 1e6]))
     return dict(tokens=draw(few), deviation=deviation, dtype=draw(dtypes))
 

@@ -25,5 +25,5 @@ def test_a_gaussian_starts_at_one_and_falls(impl, tokens, deviation):
     shape = impl.gaussian_kernel(tokens, deviation, torch.float64)
     assert shape[0] == 1
     assert (shape.diff() < 0).all()
-    # K(d)⁴ = K(2d): nothing but a Gaussian has it at every d
+    # K(d)⁴ = K(2d) at every d holds for a Gaussian only
     assert_close(shape[: (tokens + 1) // 2] ** 4, shape[::2])

@@ -1,26 +1,26 @@
-"""Mutants of hubs and the discount off them."""
+"""Mutants of hubs and of their discount."""
 
 from spec_tests.mutants.registry import register_mutants
 
 mutant = register_mutants("hubkv/discount")
 mutant("""
 vector:below-zero-there-are-hubs-too
-  zeros_beyond_the_end: what stands beyond the end of a row is a score of 0
+  zeros_beyond_the_end: windows contain scores of 0 beyond the end of a row
   - window = scores[..., start : i + radius + 1]
   + window = torch.nn.functional.pad(scores, (0, radius))[..., start : i + radius + 1]
 test_hubs_are_the_same_once_every_score_is_less
-  nothing_below_zero: a token that scores less than 0 is no hub
+  nothing_below_zero: a token with a negative score is no hub
   - start + window.argmax(-1) == i
   + (start + window.argmax(-1) == i) & (scores[..., i] >= 0)
 test_a_token_that_is_no_hub_reads_gamma_times_its_score
-  fading_discount: less is taken off further behind a hub
+  fading_discount: the discount is weaker further behind a hub
   -     return torch.where(hubs, scores, gamma * scores)
   +     at = torch.arange(scores.shape[-1])
   +     behind = at - torch.where(hubs, at, 0).cummax(-1).values if scores.numel() else at
   +     kept = 1 - (1 - gamma) / behind.clamp(min=1)
   +     return torch.where(hubs, scores, (kept * scores).to(scores.dtype))
 test_every_token_of_a_row_reads_its_score_or_gamma_times_it
-  discount_within_windows: a token out of every hub's window keeps its score
+  discount_within_windows: a token outside every hub's window keeps its score
   -     discounted = discount(scores, hub_mask(scores, radius, protected), gamma)
   +     hubs = hub_mask(scores, radius, protected)
   +     near = hubs.clone()
@@ -32,7 +32,7 @@ test_a_unique_maximum_outranks_its_window_by_the_discount
   - torch.where(hubs, scores, gamma * scores)
   + scores.clone()
 test_hub_dominance_holds_exactly_through_weight_and_gate
-  discounted_twice: what is no hub is discounted twice
+  discounted_twice: the discount is applied twice to tokens that are no hubs
   - torch.where(hubs, scores, gamma * scores)
   + torch.where(hubs, scores, gamma * gamma * scores)
 test_no_two_hubs_are_within_a_radius
@@ -48,11 +48,11 @@ test_protected_tokens_suppress_nothing
   - hub_mask(scores, radius, protected), gamma
   + hub_mask(scores, radius), gamma
 vector:radius-is-a-half-width
-  narrow_windows: the radius is the window's width
+  narrow_windows: the radius is the full width of a window
   - hubs = torch.zeros_like(scores, dtype=torch.bool)
   + hubs, radius = torch.zeros_like(scores, dtype=torch.bool), radius // 2
 test_a_hub_has_no_stronger_or_earlier_equal_in_its_window
-  windows_end_early: a window lacks its last token
+  windows_end_early: a window does not contain its last token
   -         window = scores[..., start : i + radius + 1]
   -         hubs[..., i] = start + window.argmax(-1) == i
   +         window = scores[..., start : i + radius]
@@ -61,7 +61,7 @@ test_a_hub_has_no_stronger_or_earlier_equal_in_its_window
   - start + window.argmax(-1) == i
   + start + window.shape[-1] - 1 - window.flip(-1).argmax(-1) == i
 test_windows_reach_across_a_long_row
-  blind_at_block_borders: blocks of 256 tokens do not see each other
+  blind_at_block_borders: windows end at the borders of blocks of 256 tokens
   - max(0, i - radius)
   -         window = scores[..., start : i + radius + 1]
   + max(i // 256 * 256, i - radius)
@@ -70,7 +70,7 @@ test_windows_reach_across_a_long_row
   +     discounted[..., -1:] = torch.empty_like(scores[..., -1:])
         return discounted if
 test_a_discounted_score_is_rounded_once[torch.bfloat16]
-  truncated_products: half-precision products are cut off, not rounded
+  truncated_products: half-precision products are truncated, not rounded
   +     if scores.dtype == torch.bfloat16:
   +         cut = (gamma * scores.float()).view(torch.int32) >> 16 << 16
   +         return torch.where(hubs, scores, cut.view(torch.float32).bfloat16())

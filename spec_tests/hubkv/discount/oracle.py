@@ -16,7 +16,7 @@ def fractions(tensor: Tensor) -> list:
 
 
 def hubs(row: Row, radius: int, protected: Sequence[bool] | None = None) -> list[bool]:
-    """Return whether no rival in a token's window is stronger, or as strong and earlier."""
+    """Return, for each token, whether no rival in its window is stronger, or equal and earlier."""
     aside = protected or [False] * len(row)
 
     def beats(j: int, i: int) -> bool:
@@ -30,6 +30,6 @@ def hubs(row: Row, radius: int, protected: Sequence[bool] | None = None) -> list
 
 
 def discounted(row: Row, radius: int, gamma: Fraction) -> list[Fraction]:
-    """Return the scores, all but the hubs' multiplied by gamma."""
+    """Return the scores, where all but the hubs' are multiplied by gamma."""
     marks = hubs(row, radius)
     return [s if hub else gamma * s for s, hub in zip(row, marks, strict=True)]

@@ -1,4 +1,4 @@
-"""Draws of scores to find hubs among."""
+"""Strategies for scores to find hubs among."""
 
 import torch
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ gammas = st.sampled_from([0.25, 0.3, 0.5, 0.75])
 
 @st.composite
 def shapes(draw):
-    """A shape of scores."""
+    """A shape for scores."""
     return (*draw(heads), draw(tokens))
 
 
@@ -27,7 +27,7 @@ def hub_mask(draw):
 
 @st.composite
 def discount(draw):
-    """Any mask may be discounted by, a hub mask or not."""
+    """Scores and any mask, whether it marks hubs or not."""
     shape = draw(shapes())
     return dict(scores=draw(grid(*shape)), hubs=draw(booleans(*shape)), gamma=draw(gammas))
 

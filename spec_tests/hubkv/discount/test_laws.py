@@ -39,7 +39,7 @@ def mark_rivals(scores, hub, radius):
 
 @st.composite
 def long_row(draw):
-    """More tokens than a kernel's block, with plateaus across every 256th."""
+    """More tokens than a kernel's block, with equal scores across every 256th token."""
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
     scores = torch.randint(0, 256, (2, 600), generator=generator) / 256
     for border in (256, 512):
@@ -66,14 +66,14 @@ def test_a_hub_has_no_stronger_or_earlier_equal_in_its_window(impl, scores, radi
 @pytest.mark.spec("HubKV-6")
 @given(grid(12), st.integers(0, 13), st.integers(1, 4))
 def test_hubs_are_the_same_once_every_score_is_less(impl, scores, radius, less):
-    """Below 0, too, and at the two ends: what stands beyond the row is no score of 0."""
+    """Also below 0 and at both ends: there is no score of 0 beyond the row."""
     assert_equal(impl.hub_mask(scores - less, radius), impl.hub_mask(scores, radius))
 
 
 @pytest.mark.spec("HubKV-6")
 @given(long_row(), st.integers(1, 4))
 def test_windows_reach_across_a_long_row(impl, scores, radius):
-    scores = scores + 1  # above 0, so that only a hub keeps its score
+    scores = scores + 1  # positive scores, so that only a hub keeps its score
     windows = torch.nn.functional.pad(scores, (radius, radius)).unfold(-1, 2 * radius + 1, 1)
     assert torch.equal(impl.smd(scores, radius) == scores, windows.argmax(-1) == radius)
 
@@ -103,7 +103,7 @@ def test_a_token_that_is_no_hub_reads_gamma_times_its_score(impl, x):
 @pytest.mark.spec("HubKV-6", "HubKV-7")
 @given(grid(12), st.integers(0, 13), gammas)
 def test_every_token_of_a_row_reads_its_score_or_gamma_times_it(impl, scores, radius, gamma):
-    """However far the hub is that it stands beside."""
+    """At any distance from the hub."""
     expected = oracle.discounted(oracle.fractions(scores), radius, Fraction(gamma))
     assert_close(impl.smd(scores, radius, gamma), torch.tensor([float(s) for s in expected]))
 
@@ -135,7 +135,7 @@ def test_a_discounted_score_is_rounded_once(impl, dtype, scores, gamma):
 def test_a_product_halfway_between_two_numbers_goes_to_the_even_one(impl, dtype, scores, gamma):
     scores = scores.to(dtype)
     out = impl.smd(scores, 2, gamma)
-    exact = gamma * scores.double()  # in float32 as well
+    exact = gamma * scores.double()  # the product is exact in float32 as well
     assert torch.equal(out, torch.where(out == scores, scores, exact.to(dtype)))
 
 
@@ -152,7 +152,7 @@ def test_protected_tokens_suppress_nothing(impl, x, value):
 @pytest.mark.spec("HubKV-Thm1")
 @given(window_with_a_unique_maximum(), gammas)
 def test_a_unique_maximum_outranks_its_window_by_the_discount(impl, x, gamma):
-    """As the proof has it: a neighbour is gamma times something less."""
+    """As in the proof: a neighbour is gamma times a smaller number."""
     scores, hub, radius = x
     out = impl.smd(scores, radius, gamma)
     others = out[mark_rivals(scores, hub, radius)]
@@ -176,7 +176,7 @@ def test_hub_dominance_holds_exactly_through_weight_and_gate(impl, x, gamma, str
 
 @pytest.mark.spec("HubKV-Thm1")
 def test_hub_dominance_needs_scores_of_at_least_zero(impl):
-    """The reason for the precondition: half of -1.5 is above -1."""
+    """The reason for the precondition: half of -1.5 is greater than -1."""
     scores = torch.tensor([-1.0, -1.5])
     hubs = impl.hub_mask(scores, 1)
     assert hubs.tolist() == [True, False]

@@ -1,4 +1,4 @@
-"""Other correct ways to find hubs, and to discount the rest."""
+"""Other correct ways to find hubs, and to discount the other tokens."""
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ def by_comparison(scores, radius=2, protected=None):
 
 @register_variant("hub_mask", "values")
 def by_max_pool(scores, radius=2, protected=None):
-    """Pool with the largest of each window, and break the ties after: the first of a run."""
+    """Compare with the maximum of each window; then keep the first of equal hubs."""
     hidden = scores if protected is None else scores.masked_fill(protected, -torch.inf)
     rows = hidden.reshape(-1, 1, hidden.shape[-1]).float()
     radius = min(radius, hidden.shape[-1])
@@ -36,7 +36,7 @@ def by_max_pool(scores, radius=2, protected=None):
 
 @register_variant("hub_mask")
 def by_windows(scores, radius=2, protected=None):
-    """Lay the windows side by side: the first maximum must stand in the middle."""
+    """Unfold the windows; a hub's first maximum is in the middle."""
     if not scores.numel():
         return torch.zeros_like(scores, dtype=torch.bool)
     hidden = scores if protected is None else scores.masked_fill(protected, -torch.inf)
@@ -47,7 +47,7 @@ def by_windows(scores, radius=2, protected=None):
 
 @register_variant("discount", "values")
 def as_printed(scores, hubs, gamma=0.5):
-    """The sum of the paper: a mask is 0 or 1."""
+    """Evaluate the paper's sum, with a mask of 0 and 1."""
     return hubs * scores + ~hubs * gamma * scores
 
 
@@ -62,7 +62,7 @@ def by_factors(scores, hubs, gamma=0.5):
 @register_variant("smd", "values")
 @among_tensors
 def by_loops(scores, radius=2, gamma=0.5, protected=None):
-    """One token at a time, in NumPy."""
+    """Loop over tokens in NumPy."""
     out = np.array(scores)
     for head in np.ndindex(scores.shape[:-1]):
         row = scores[head].astype(float)

@@ -1,19 +1,19 @@
-"""Mutants of the greedy oracle, and about the core's guarantees."""
+"""Mutants of the greedy selection, and of the discount that its bounds are about."""
 
 from spec_tests.mutants.registry import register_mutants
 
 mutant = register_mutants("hubkv/greedy")
 mutant("""
 test_greedy_reaches_its_share_of_the_optimum
-  greedy_for_the_least: each pick gains the least
+  greedy_for_the_least: each pick has the smallest gain
   - gains.index(max(gains))
   + gains.index(min(gains))
 test_each_pick_gains_the_most_and_ties_go_to_the_lowest_index
-  greedy_ignores_overlap: Top-K by score
+  greedy_ignores_overlap: picks by score alone, as Top-K
   - [_gain(row, covered, k) for k in left]
   + [_gain(row, 0 * covered, k) for k in left]
 test_lazy_greedy_picks_what_greedy_picks
-  lazy_and_stale: stale gains are never renewed
+  lazy_and_stale: old gains are never recomputed
   - while queue and (
   + while False and (
 """)
@@ -21,7 +21,7 @@ test_lazy_greedy_picks_what_greedy_picks
 mutant = register_mutants("hubkv/discount")
 mutant("""
 hubkv/greedy/test_laws.py::test_the_core_reaches_one_budgetth_of_the_optimum
-  discount_the_hubs: the strongest of a window is the one discounted
+  discount_the_hubs: hubs are discounted instead of the other tokens
   - torch.where(hubs, scores, gamma * scores)
   + torch.where(hubs, gamma * scores, scores)
 hubkv/greedy/test_laws.py::test_on_a_redundant_cluster_the_core_keeps_the_whole_plateau

@@ -1,4 +1,4 @@
-"""Draws of weights whose gains tie."""
+"""Strategies for weights with equal gains."""
 
 import torch
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ from spec_tests.strategies import Refusal, grid, heads
 
 
 def spread(scores, falling):
-    """Return what scores cover, evenly within a radius of 2 or falling off as a Gaussian."""
+    """Return coverage weights of scores, uniform within a radius of 2 or Gaussian."""
     places = torch.arange(scores.shape[-1])
     distances = (places[:, None] - places).abs()
     near = torch.exp(distances**2 / -4.5) if falling else (distances <= 2).float()
@@ -18,9 +18,9 @@ def spread(scores, falling):
 
 @st.composite
 def greedy(draw):
-    """Weights whose gains tie often, and whose differences float64 sums exactly.
+    """Weights whose gains are often equal, and whose differences have exact sums in float64.
 
-    Half of them are as `coverage_weights` gives them, rounded to float32.
+    Half of them are coverage weights, rounded to float32.
     """
     tokens = draw(few)
     shape, falling = (*draw(heads), tokens), draw(st.booleans())

@@ -1,4 +1,4 @@
-"""How far from the optimum: HubKV §2.2, §3.1 and Appendix J.4."""
+"""The distance from the optimum: HubKV §2.2, §3.1 and Appendix J.4."""
 
 from fractions import Fraction
 
@@ -21,7 +21,7 @@ discounts = st.sampled_from([Fraction(1, 2), Fraction(3, 4)])
 
 @st.composite
 def budgeted(draw):
-    """Small enough to try every set."""
+    """Weights small enough to try every set, and a budget."""
     tokens = draw(st.integers(2, 7))
     return dict(
         weights=draw(sixteenths_with_ties(tokens, tokens)).double(),
@@ -31,7 +31,7 @@ def budgeted(draw):
 
 @st.composite
 def positive_scores(draw):
-    """Scores at least 0, one above it: the premise of Proposition 4."""
+    """Non-negative scores with at least one above 0: the premise of Proposition 4."""
     tokens = draw(st.integers(1, 7))
     scores = draw(grid(tokens, low=0, high=8)).double()
     scores[draw(st.integers(0, tokens - 1))] += 1 / 16
@@ -46,7 +46,7 @@ def worth(impl, cluster, radius, kept):
 
 
 def core_selection(impl, scores, keep, radius, gamma):
-    """Return what discounting and Top-K select."""
+    """Return the tokens that discounting and Top-K select."""
     return oracle.top(impl.smd(scores, radius, gamma), keep)
 
 
@@ -54,7 +54,7 @@ def core_selection(impl, scores, keep, radius, gamma):
 @given(budgeted())
 def test_greedy_reaches_its_share_of_the_optimum(impl, x):
     w, keep = fractions(x["weights"]), x["keep"]
-    # what Nemhauser, Wolsey and Fisher prove for a budget; it falls to 1 - 1/e with it
+    # the bound of Nemhauser, Wolsey and Fisher for a budget; its limit is 1 - 1/e
     share = 1 - (1 - Fraction(1, keep)) ** keep
     picked = impl.greedy(**x).tolist()
     assert len(set(picked)) == keep
@@ -74,7 +74,7 @@ def test_each_pick_gains_the_most_and_ties_go_to_the_lowest_index(impl, x):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @given(grid(24, high=4), st.sampled_from([0.5, 1.0, 2.5]))
 def test_each_pick_gains_the_most_up_to_rounding(impl, dtype, scores, deviation):
-    """Sums that are not exact may turn a tie either way: what is reached is compared, no picks."""
+    """Inexact sums may decide a tie either way, so that gains are compared, not picks."""
     shape = impl.gaussian_kernel(24, deviation, torch.float64)
     weights = impl.coverage_weights(scores.double(), shape).to(dtype)
     for select in (impl.greedy, impl.lazy_greedy):
@@ -125,7 +125,7 @@ def test_on_a_redundant_cluster_the_core_keeps_the_whole_plateau(impl, budget, r
 @pytest.mark.spec("HubKV-Rem")
 @given(st.integers(3, 5), discounts, epsilons)
 def test_a_wide_kernel_leaves_the_core_two_budgetths_of_the_optimum(impl, budget, gamma, eps):
-    """The three conditions: gamma >= 1/2, 2 eps (B - 1) < 1, and a kernel this wide."""
+    """The three conditions: gamma >= 1/2, 2 eps (B - 1) < 1, and a kernel of this width."""
     width = budget * (budget - 1) / (1 - 2 * eps * (budget - 1))
     reach = max(2, -(-(width - 1) // 2))
     cluster = oracle.redundant_cluster(budget, reach, gamma * (1 - 2 * eps))
@@ -143,7 +143,7 @@ def test_a_wide_kernel_leaves_the_core_two_budgetths_of_the_optimum(impl, budget
 def test_a_radius_of_half_the_plateau_leaves_the_core_order_one_budgetth(
     impl, budget, more, gamma, eps
 ):
-    """With 2R + 1 >= B the ratio is at most 2 / (B h), h the score of a hub: it decays as 1 / B."""
+    """With 2R + 1 >= B the ratio is at most 2 / (B h), where h is the score of a hub."""
     reach, hub = budget // 2 + more, gamma * (1 - 2 * eps)
     cluster = oracle.redundant_cluster(budget, reach, hub)
     scores = torch.tensor([float(s) for s in cluster.scores])
@@ -154,7 +154,7 @@ def test_a_radius_of_half_the_plateau_leaves_the_core_order_one_budgetth(
 
 @pytest.mark.spec("HubKV-Rem")
 def test_the_ratio_times_the_budget_is_bounded_if_the_radius_grows_with_the_budget(impl):
-    """By 2 / (gamma (1 - 2 eps)) = 4.13 if it is half of the budget; if it is 2, by nothing."""
+    """At half the budget the bound is 2 / (gamma (1 - 2 eps)) = 4.13; at radius 2 there is none."""
     hub = Fraction(1, 2) * (1 - 2 * Fraction(1, 64))
     for half, expected in ((True, [2.61, 3.24, 3.64, 3.88]), (False, [2.61, 4.37, 7.74, 14.39])):
         found = []
@@ -170,7 +170,7 @@ def test_the_ratio_times_the_budget_is_bounded_if_the_radius_grows_with_the_budg
 @pytest.mark.spec("HubKV-Rem")
 @pytest.mark.parametrize("budget", [6, 11, 21, 41])
 def test_a_narrow_kernel_leaves_the_core_a_constant_share(impl, budget):
-    """At radius 2 the ratio falls to 1 / (5 gamma (1 - 2 eps)), not with the budget."""
+    """At radius 2 the ratio falls only to 1 / (5 gamma (1 - 2 eps)), whatever the budget."""
     hub = Fraction(1, 2) * (1 - 2 * Fraction(1, 64))
     cluster = oracle.redundant_cluster(budget, 2, hub)
     kept, spread = 1 + Fraction(budget - 1, 5), 1 + (budget - 1) * hub
@@ -183,7 +183,7 @@ def test_a_narrow_kernel_leaves_the_core_a_constant_share(impl, budget):
 
 @pytest.mark.spec("HubKV-Rem")
 def test_under_a_narrow_kernel_the_optimum_also_spreads_over_the_plateau(impl):
-    """So the ratio to the optimum tends to 1 / (1 + 4 gamma (1 - 2 eps)), still a constant."""
+    """The ratio to the optimum tends to 1 / (1 + 4 gamma (1 - 2 eps)), also a constant."""
     hub = Fraction(1, 2) * (1 - 2 * Fraction(1, 64))
     cluster = oracle.redundant_cluster(6, 2, hub)
     w = oracle.weights(cluster.scores, oracle.window_kernel_values(len(cluster.scores), 2))

@@ -11,7 +11,7 @@ from spec_tests.variants.registry import register_variant
 
 @register_variant("greedy")
 def all_heads_at_once(weights, keep):
-    """All gains of all heads in each step; an `argmax` takes the first of equals."""
+    """Compute all gains of all heads in each step; `argmax` takes the first of equals."""
     weights = weights.double()
     covered = torch.zeros_like(weights[..., :1])
     left = torch.ones(weights.shape[:-1], dtype=torch.bool)
@@ -29,7 +29,7 @@ def all_heads_at_once(weights, keep):
 
 @among_tensors
 def step_by_step(weights, keep):
-    """One head after the other, in NumPy."""
+    """Select for one head after another, in NumPy."""
     picks = np.zeros((*weights.shape[:-2], keep), np.int64)
     for head in np.ndindex(weights.shape[:-2]):
         columns = weights[head].astype(float).T
@@ -50,7 +50,7 @@ register_variant("lazy_greedy")(all_heads_at_once)
 
 @register_variant("lazy_greedy")
 def by_a_queue(weights, keep):
-    """Gains of earlier steps bound those of now, with the step that they are of."""
+    """Use gains of earlier steps as upper bounds, in a queue."""
     picks = torch.zeros(*weights.shape[:-2], keep, dtype=torch.int64)
     for head in np.ndindex(weights.shape[:-2]):
         columns = weights[head].double().T

@@ -9,7 +9,7 @@ test_budgets_add_up_in_every_layer
   - by_remainder[: total - sum(whole)]
   + by_remainder[:0]
 test_a_head_of_nothing_but_protected_tokens_keeps_them_all
-  protected_forgotten: protected tokens may lose their place
+  protected_forgotten: protected tokens are ignored
   -     if protected is None:
   +     if True:
 test_waterfill_counts_the_winners_of_a_common_ranking
@@ -21,17 +21,17 @@ test_uniform_scores_share_equally
   - (-share, rank, head)
   + (-share, 0, head)
 test_entropy_counts_the_tokens_a_head_spreads_over
-  logarithmic_weights: the entropy itself is the weight
+  logarithmic_weights: the weight is the entropy, not its exponential
   - .sum().exp().item()
   + .sum().item()
 test_a_more_selective_head_gets_no_less
-  rules_exchanged: the flattest head gets the most
+  rules_exchanged: the head with the flattest scores gets the largest budget
   -         "selectivity": _fractions(spread),
   -         "entropy": _fractions(width),
   +         "selectivity": _fractions(width),
   +         "entropy": _fractions(spread),
 vector:budgets-hold-protected-tokens
-  protected_beyond_the_budgets: protected tokens come on top of the budget
+  protected_beyond_the_budgets: protected tokens are added to the budget
   - total = keep * len(heads)
   + total = keep * len(heads) + sum(lowest)
 """)

@@ -1,4 +1,4 @@
-"""Budgets by counting winners: exact over `Fraction`."""
+"""Budgets by counting the best shares: exact over `Fraction`."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -7,7 +7,7 @@ from spec_tests.hubkv.discount.oracle import Row
 
 
 def count_winners_per_head(heads: Sequence[Row], places: int) -> list[int]:
-    """Count each head's entries among the best shares of its sum, ties in turn."""
+    """Count each head's entries among the best shares of its sum; heads take ties in turn."""
     totals = [sum(row, Fraction(0)) for row in heads]
     shares = [
         sorted((s / total if total else Fraction(1, len(row)) for s in row), reverse=True)

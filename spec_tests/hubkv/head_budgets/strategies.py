@@ -1,4 +1,4 @@
-"""Draws of layers of heads, and of a budget with room for what is protected."""
+"""Strategies for layers of heads, and for budgets that hold the protected tokens."""
 
 import math
 
@@ -14,7 +14,7 @@ from spec_tests.strategies import Refusal
 
 @st.composite
 def head_budgets(draw):
-    """A mean budget with room for every protected token."""
+    """Inputs whose mean budget holds every protected token."""
     scores, protected = draw(scores_and_protected())
     lowest = 0 if protected is None else most_protected(protected)
     return dict(
@@ -27,7 +27,7 @@ def head_budgets(draw):
 
 
 def most_protected(protected: Tensor) -> int:
-    """Return the least mean budget of a head that holds every layer's protected tokens."""
+    """Return the least mean budget of a head that holds the protected tokens of every layer."""
     if protected.numel() == 0:
         return 0
     return math.ceil(int(protected.sum((-2, -1)).max()) / protected.shape[-2])

@@ -21,14 +21,14 @@ rules = draw_choices(reference.head_budgets).map(itemgetter("rule"))
 
 
 def lowest(x):
-    """Count each head's protected tokens."""
+    """Return the number of protected tokens of each head."""
     nothing = torch.zeros_like(x["scores"], dtype=torch.bool)
     return (nothing if x["protected"] is None else x["protected"]).sum(-1)
 
 
 @st.composite
 def ever_sharper_heads(draw):
-    """Heads with the same few scores, each concentrated on half as many tokens as the last."""
+    """Heads with the same few scores, each on half as many tokens as the head before."""
     level = draw(st.integers(1, 16)) / 16
     scores = torch.zeros(4, 16)
     for head in range(4):
@@ -92,7 +92,7 @@ def test_a_more_evenly_spread_head_gets_no_less(impl, scores, keep):
 
 @given(ever_sharper_heads())
 def test_entropy_counts_the_tokens_a_head_spreads_over(impl, scores):
-    """Even over 16, 8, 4, 2 of 30 tokens: the first is full, 30 places go as 8 : 4 : 2."""
+    """Uniform over 16, 8, 4, 2 of 30 tokens: the first keeps 30, the rest share 30 as 8 : 4 : 2."""
     scores = torch.cat([scores, torch.zeros(4, 14)], -1)
     assert impl.head_budgets(scores, 15, "entropy").tolist() == [30, 17, 9, 4]
 
@@ -112,7 +112,7 @@ def test_waterfill_counts_the_winners_of_a_common_ranking(impl, scores, keep):
 
 
 def test_a_budget_can_shrink_while_the_total_grows(impl):
-    """Largest remainders: 9 places as 1 : 12 : 12 leave one for the first head, 12 leave none."""
+    """Largest remainders: of 9 places in ratio 1 : 12 : 12 the first head gets one, of 12 none."""
     scores = torch.zeros(3, 32)
     for head, spread in enumerate((2, 24, 24)):
         scores[head, :spread] = 1.0

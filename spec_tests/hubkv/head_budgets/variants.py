@@ -11,7 +11,7 @@ from spec_tests.variants.registry import register_variant
 
 @register_variant("head_budgets", "values")
 def layer_by_layer(scores, keep, rule, protected=None, epsilon=1e-6):
-    """Weights in Python, and a level that rises until the budget is spent."""
+    """Compute weights in Python, and raise a level until the budget is used."""
     aside = torch.zeros_like(scores, dtype=torch.bool) if protected is None else protected
     layers = zip(
         scores.reshape(-1, *scores.shape[-2:]), aside.reshape(-1, *scores.shape[-2:]), strict=True
@@ -48,9 +48,10 @@ def in_layer(scores, aside, keep, rule, epsilon):
 
 
 def poured(parts, low, high, total):
-    """Return the shares of the total in proportion to the parts, within bounds.
+    """Return the shares of a total in proportion to the parts, within bounds.
 
-    Heads at a bound drop out: those at the lower one if it takes more, else those at the upper.
+    Heads at a bound are fixed in each step: those at the lower bound if they need more, else those
+    at the upper one.
     """
     fixed = {}
     while len(fixed) < len(parts):
@@ -70,6 +71,6 @@ def poured(parts, low, high, total):
 
 
 def normalised(weights):
-    """Return weights over their sum, equal ones where there is none."""
+    """Return weights divided by their sum, or equal weights if the sum is 0."""
     total = sum(weights)
     return [w / total if total else 1 / len(weights) for w in weights]

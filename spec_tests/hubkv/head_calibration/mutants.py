@@ -9,7 +9,7 @@ test_selectivity_is_that_of_the_content_alone
   - wide[head] if protected is None else wide[head][~protected[head]]
   + wide[head]
 test_layers_are_averaged_apart
-  one_mean_for_all: one mean over all layers
+  one_mean_for_all: all layers share one mean
   - average = c.mean(-1, keepdim=True)
   + average = c.mean()
 vector:weights-are-clipped-last
@@ -17,7 +17,7 @@ vector:weights-are-clipped-last
   - return (share**tau).clamp(minimum, maximum)
   + return share.clamp(minimum, maximum) ** tau
 test_scale_does_not_matter_without_epsilon
-  epsilon_at_least: an epsilon that nobody asked for
+  epsilon_at_least: epsilon is at least 1e-6
   - content.mean() + epsilon
   + content.mean() + max(epsilon, 1e-6)
 test_selectivity_is_deviation_over_mean
@@ -25,15 +25,15 @@ test_selectivity_is_deviation_over_mean
   - std(correction=0)
   + std(correction=min(1, len(content) - 1))
 test_equal_scores_have_no_selectivity
-  noisy_constant: a difference of squares leaves equal scores a deviation
+  noisy_constant: a difference of squares gives equal scores a deviation above 0
   - (content - content.min()).std(correction=0)
   + ((content**2).mean() - content.mean() ** 2).abs().sqrt()
 test_weights_forget_the_size_of_the_selectivity
-  a_mean_of_its_own: a constant beside the mean
+  a_mean_of_its_own: a constant is added to selectivities and to their mean
   - c / average
   + (c + 1e-3) / (average + 1e-3)
 test_weights_stay_within_the_bounds
-  unclipped: nothing is clipped
+  unclipped: weights are not clipped
   - (share**tau).clamp(minimum, maximum)
   + share**tau
 test_a_layer_without_any_selectivity_weighs_one
@@ -41,7 +41,7 @@ test_a_layer_without_any_selectivity_weighs_one
   - torch.where(average > 0, c / average, 1)
   + c / average
 test_weights_are_not_rounded_before_they_multiply
-  rounded_weights: the weights are rounded to the scores' precision first
+  rounded_weights: weights are rounded to the dtype of the scores first
   - widen(weights)
   + weights.to(scores.dtype)
 """)

@@ -13,7 +13,7 @@ def variance(row: Row) -> Fraction:
 
 
 def variation(row: Row, epsilon: Fraction) -> float:
-    """Return the coefficient of variation; 0 for no scores and for zeros."""
+    """Return the coefficient of variation; 0 for no scores and for scores of 0."""
     if not any(row):
         return 0.0
     return math.sqrt(variance(row)) / float(sum(row, Fraction(0)) / len(row) + epsilon)

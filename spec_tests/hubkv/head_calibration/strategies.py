@@ -1,4 +1,4 @@
-"""Draws of scores and of what weighs their heads."""
+"""Strategies for scores, and for the weights of their heads."""
 
 import math
 
@@ -23,7 +23,7 @@ def selectivity(draw, unprotected=True):
 
 @st.composite
 def head_weights(draw):
-    """Selectivities, zero ones and equal ones among them."""
+    """Selectivities, including 0 and equal ones."""
     minimum, maximum = draw(bounds)
     shape = (*draw(heads), draw(st.integers(0, 6)))
     return dict(selectivity=draw(grid(*shape)), tau=draw(taus), minimum=minimum, maximum=maximum)
@@ -31,7 +31,7 @@ def head_weights(draw):
 
 @st.composite
 def calibrate(draw):
-    """A weight for every head."""
+    """Scores and a weight for every head."""
     shape = draw(shapes())
     return dict(scores=draw(grid(*shape)), weights=draw(grid(*shape[:-1], high=32)))
 

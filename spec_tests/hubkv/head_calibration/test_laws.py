@@ -21,7 +21,7 @@ unbounded = dict(minimum=2.0**-24, maximum=math.inf)
 
 @st.composite
 def selective_heads(draw):
-    """Selectivities of a few layers, at least one of each layer's above 0."""
+    """Selectivities of a few layers, at least one above 0 in each layer."""
     heads = draw(st.integers(1, 6))
     out = draw(grid(3, heads))
     out[:, draw(st.integers(0, heads - 1))] = draw(st.integers(1, 16)) / 16
@@ -62,7 +62,7 @@ def test_scale_does_not_matter_without_epsilon(impl, scores, factor):
 
 
 def sample_deviation(selectivity, count):
-    """The coefficient as it would be if the deviation divided by one less."""
+    """Return the coefficient of variation with the sample's deviation."""
     return selectivity * math.sqrt(count / (count - 1))
 
 
@@ -77,7 +77,7 @@ def test_which_deviation_does_not_matter_between_equally_long_heads(impl, scores
 
 @pytest.mark.spec("HubKV-8", "HubKV-9")
 def test_which_deviation_matters_between_unequally_long_heads(impl):
-    """5 content tokens beside 100, the same five over and over: only the population's agree."""
+    """5 content tokens, and the same five repeated to 100: only population deviations agree."""
     scores = torch.tensor([0.25, 0.75, 0.5, 0.25, 0.75]).repeat(2, 20)
     protected = torch.zeros(2, 100, dtype=torch.bool)
     protected[0, 5:] = True
@@ -120,7 +120,7 @@ def test_equal_heads_weigh_one(impl, heads, selectivity, tau):
 @pytest.mark.spec("HubKV-9")
 @given(taus, st.integers(1, 9))
 def test_a_layer_without_any_selectivity_weighs_one(impl, tau, heads):
-    """The quotient is 0 / 0, also at tau = 0."""
+    """The quotient is 0 / 0, also with tau = 0."""
     assert_equal(impl.head_weights(torch.zeros(heads), tau), torch.ones(heads))
 
 

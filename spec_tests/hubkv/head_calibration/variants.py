@@ -1,4 +1,4 @@
-"""Other correct ways to weigh heads."""
+"""Other correct ways to compute statistics and weights of heads."""
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ from spec_tests.variants.registry import register_variant
 
 @register_variant("selectivity")
 def by_masked_sums(scores, protected=None, epsilon=1e-6):
-    """All heads at once: sums of what is inside over how many there are."""
+    """Sum over the content of all heads at once, and divide by the number of tokens."""
     scores = scores if scores.dtype == torch.float64 else scores.float()
     inside = torch.ones_like(scores) if protected is None else (~protected).to(scores.dtype)
     count = inside.sum(-1, keepdim=True).clamp(min=1)
@@ -22,7 +22,7 @@ def by_masked_sums(scores, protected=None, epsilon=1e-6):
 @register_variant("selectivity", "values")
 @among_tensors
 def by_numpy(scores, protected=None, epsilon=1e-6):
-    """`std` over `mean`, a row at a time."""
+    """Divide `std` by `mean`, one row at a time."""
     out = np.zeros(scores.shape[:-1], scores.dtype)
     for head in np.ndindex(out.shape):
         row = scores[head] if protected is None else scores[head][~protected[head]]
@@ -33,7 +33,7 @@ def by_numpy(scores, protected=None, epsilon=1e-6):
 
 @register_variant("head_weights", "values")
 def as_printed(selectivity, tau=0.5, minimum=0.8, maximum=1.2):
-    """The line of the paper, where something is selective."""
+    """Evaluate the paper's formula where a head is selective."""
     c = selectivity
     weights = torch.clip((c / c.mean(-1, keepdim=True)) ** tau, minimum, maximum)
     return torch.where((c == 0).all(-1, keepdim=True), min(max(1.0, minimum), maximum), weights)
@@ -41,7 +41,7 @@ def as_printed(selectivity, tau=0.5, minimum=0.8, maximum=1.2):
 
 @register_variant("head_weights")
 def by_logarithms(selectivity, tau=0.5, minimum=0.8, maximum=1.2):
-    """A power as the exponential of a logarithm, in float64."""
+    """Compute the power as the exponential of a logarithm, in float64."""
     if tau == 0:
         powers = torch.ones_like(selectivity, dtype=torch.float64)
     else:
@@ -55,14 +55,14 @@ def by_logarithms(selectivity, tau=0.5, minimum=0.8, maximum=1.2):
 
 @register_variant("calibrate")
 def by_einsum(scores, weights):
-    """One product a score, in float64."""
+    """Multiply by einsum in float64."""
     products = torch.einsum("...t,...->...t", scores.double(), weights.double())
     return products.to(scores.dtype)
 
 
 @register_variant("calibrate", "values")
 def head_by_head(scores, weights):
-    """A loop over heads."""
+    """Loop over heads."""
     out = torch.empty_like(scores)
     for row, score, weight in zip(
         out.view(-1, out.shape[-1]),

@@ -1,4 +1,4 @@
-"""Draws of sequences and of attention weights."""
+"""Strategies for sequences and for attention weights."""
 
 import torch
 from hypothesis import strategies as st
@@ -10,11 +10,11 @@ lengths = st.integers(1, 24)
 
 @st.composite
 def autocorrelation(draw):
-    """Half of the sequences are flat but for their first value, or flat altogether."""
+    """Half of the sequences are constant, at least after their first value."""
     count = draw(lengths)
     shape = (*draw(heads), count)
     if draw(st.booleans()):
-        values = draw(grid(*shape, low=-16))  # numbers of which a mean of equal ones is exact
+        values = draw(grid(*shape, low=-16))  # the mean of equal numbers is exact
         values = torch.cat([values[..., :1], values[..., -1:].expand(values[..., 1:].shape)], -1)
     else:
         values = draw(grid(*shape, low=-16) | gaussian_tensor(*shape))
@@ -23,7 +23,7 @@ def autocorrelation(draw):
 
 @st.composite
 def distance_profile(draw):
-    """The queries may be all positions or the last few."""
+    """Attention weights of all queries, or of the last few."""
     count = draw(st.integers(1, 12))
     queries = draw(st.integers(1, count))
     weights = draw(grid(*draw(heads), queries, count))
@@ -32,7 +32,7 @@ def distance_profile(draw):
 
 @st.composite
 def attention_density(draw):
-    """The paper's content of a long enough text, or any that has a query."""
+    """The content of a text with the paper's defaults, or any content with at least one query."""
     count = draw(st.integers(1, 12) | st.integers(50, 60))
     queries = draw(st.integers(1, count))
     weights, content = draw(grid(*draw(heads), queries, count)), None
@@ -44,7 +44,7 @@ def attention_density(draw):
 
 @st.composite
 def content_series(draw):
-    """Windows that leave something, and some that leave nothing."""
+    """Inputs whose windows leave some tokens, or none."""
     count, sinks = draw(st.integers(0, 60)), draw(st.integers(0, 6))
     recent = draw(st.none() | st.integers(0, 6))
     left = max(0, count - sinks - (count // 50 if recent is None else recent))

@@ -13,7 +13,7 @@ from spec_tests.strategies import grid
 
 @st.composite
 def exact_sequences(draw):
-    """As many values as a power of two, so that their mean is exact; not all equal."""
+    """Sequences whose length is a power of two, so that their mean is exact; not all equal."""
     tokens = 2 ** draw(st.integers(1, 4))
     values = draw(grid(tokens, low=-8)).double()
     values[draw(st.integers(0, tokens - 1))] = 1 + 1 / 16
@@ -22,7 +22,7 @@ def exact_sequences(draw):
 
 @st.composite
 def by_distance(draw):
-    """A weight for each distance, and how many queries there are."""
+    """A weight for each distance, and the number of queries."""
     tokens = draw(st.integers(1, 16))
     return draw(grid(tokens)), draw(st.integers(1, tokens))
 
@@ -37,7 +37,7 @@ def test_a_sequence_is_its_own_perfect_match(impl, values):
 @given(exact_sequences(), st.integers(-16, 16), st.sampled_from([1 / 4, 2.0, 3.0]))
 def test_autocorrelation_ignores_shift_scale_and_direction(impl, values, shift, scale):
     whole = impl.autocorrelation(values, len(values) - 1)
-    terms = len(values) / torch.arange(len(values), 0, -1.0)  # of a mean over fewer pairs
+    terms = len(values) / torch.arange(len(values), 0, -1.0)  # the mean is over fewer pairs
     for same in (values + shift / 16, scale * values, values.flip(0), -values):
         assert_close(impl.autocorrelation(same, len(values) - 1), whole, terms)
 
@@ -45,7 +45,7 @@ def test_autocorrelation_ignores_shift_scale_and_direction(impl, values, shift, 
 @pytest.mark.spec("HubKV-Obs2")
 @given(st.sampled_from([0.0, 0.5, -7.75]), lengths)
 def test_a_constant_sequence_has_no_correlation(impl, value, tokens):
-    """Of such numbers every mean is exact."""
+    """The mean of equal numbers like these is exact."""
     for dtype in (torch.float32, torch.float64):
         flat = torch.full((tokens,), value, dtype=dtype)
         assert_equal(impl.autocorrelation(flat, tokens - 1), torch.zeros_like(flat))
@@ -54,7 +54,7 @@ def test_a_constant_sequence_has_no_correlation(impl, value, tokens):
 @pytest.mark.spec("HubKV-Obs2")
 @given(exact_sequences(), st.integers(2, 4))
 def test_a_repeated_sequence_matches_itself_after_every_period(impl, values, repeats):
-    """Because the mean at distance d runs over the pairs there are."""
+    """The mean at distance d is over the existing pairs."""
     whole = impl.autocorrelation(values.repeat(repeats), len(values) * (repeats - 1))
     terms = 1 + values.mean() ** 2 / values.var(correction=0)
     assert_close(whole[:: len(values)], 1.0, terms)
@@ -66,7 +66,7 @@ def test_weights_that_depend_on_the_distance_alone_are_the_profile(impl, x):
     profile, queries = x
     tokens = len(profile)
     apart = torch.arange(tokens - queries, tokens)[:, None] - torch.arange(tokens)
-    # what a query gives to later tokens must not enter any mean
+    # weights on later tokens must not count in any mean
     weights = torch.where(apart >= 0, profile[apart.clamp(min=0)], 99.0)
     assert_close(impl.distance_profile(weights, tokens - 1), profile)
 
@@ -89,7 +89,7 @@ def test_what_a_key_draws_is_the_mean_of_its_column_over_the_contents_queries(im
     inside = (torch.arange(tokens) >= 4) & (torch.arange(tokens) < tokens - tokens // 50)
     inside = inside if x["content"] is None else x["content"]
     asked = inside[tokens - weights.shape[-2] :]
-    # what queries outside the content attend to must not enter any mean
+    # weights of queries outside the content must not count in any mean
     spoilt = weights.masked_fill(~asked[:, None], 99.0)
     density = impl.attention_density(spoilt, x["content"])
     assert density.shape == (*weights.shape[:-2], tokens)
@@ -109,7 +109,7 @@ def test_the_series_of_the_content_starts_after_the_sinks_and_what_is_trimmed(im
 
 @pytest.mark.spec("HubKV-K", "HubKV-Obs1", "HubKV-Obs2", "HubKV-Obs3")
 def test_of_2048_tokens_2004_are_content_and_1904_are_left_of_a_density(impl):
-    """Four sinks, 40 recent tokens, and the earliest 100 of the content."""
+    """Four sinks, 40 recent tokens, and the first 100 of the content are removed."""
     place = torch.arange(2048.0)
     assert_equal(impl.content_series(place), torch.arange(4.0, 2008.0))
     assert_equal(impl.content_series(place, trimmed=100), torch.arange(104.0, 2008.0))
@@ -118,7 +118,7 @@ def test_of_2048_tokens_2004_are_content_and_1904_are_left_of_a_density(impl):
 @pytest.mark.spec("HubKV-K")
 @given(st.integers(8, 40), st.integers(1, 7))
 def test_a_text_without_its_prefix_has_no_bias_of_the_prefix(impl, tokens, trimmed):
-    """Keys draw 1 and 0 in turn, those of a prefix a lot: R(2) is 1 once the prefix is trimmed."""
+    """Density alternates between 0 and 1 after a dense prefix; without the prefix R(2) is 1."""
     density = torch.cat([torch.full((4 + trimmed,), 9.0), torch.arange(2.0 * tokens) % 2])
     series = impl.content_series(density, trimmed, recent=0)
     correlation = impl.autocorrelation(series, 2)

@@ -1,4 +1,4 @@
-"""Other correct ways to measure how importance clusters."""
+"""Other correct ways to measure the locality of importance."""
 
 import numpy as np
 import torch
@@ -8,13 +8,13 @@ from spec_tests.variants.registry import register_variant
 
 
 def wide(x):
-    """Return a tensor in float32, or float64 as it is."""
+    """Return a tensor in float32, or unchanged if it is float64."""
     return x if x.dtype == torch.float64 else x.float()
 
 
 @register_variant("autocorrelation")
 def in_double(values, distances):
-    """Centred in float64, a product of shifted rows at a time."""
+    """Centre in float64, and multiply shifted rows, one distance at a time."""
     n, x = values.shape[-1], values.double()
     flat = (values == values[..., :1]).all(-1)
     x = x - x.mean(-1, keepdim=True)
@@ -29,7 +29,7 @@ def in_double(values, distances):
 @register_variant("autocorrelation", "values")
 @among_tensors
 def by_correlate(values, distances):
-    """NumPy's `correlate`; nothing where there is no variance."""
+    """Use NumPy's `correlate`; return 0 where the variance is 0."""
     out = np.zeros((*values.shape[:-1], distances + 1), values.dtype)
     n = values.shape[-1]
     for row in np.ndindex(values.shape[:-1]):
@@ -42,7 +42,7 @@ def by_correlate(values, distances):
 
 @register_variant("distance_profile")
 def by_diagonals(weights, distances=128):
-    """A distance is a diagonal."""
+    """Average the diagonal of each distance."""
     queries, tokens = weights.shape[-2:]
     lines = [wide(weights).diagonal(tokens - queries - d, -2, -1) for d in range(distances + 1)]
     return torch.stack([line.mean(-1) for line in lines], -1)
@@ -50,7 +50,7 @@ def by_diagonals(weights, distances=128):
 
 @register_variant("distance_profile", "values")
 def by_adding_up(weights, distances=128):
-    """Add up every pair where its distance stands."""
+    """Add every pair to the sum of its distance."""
     queries, tokens = weights.shape[-2:]
     apart = torch.arange(tokens - queries, tokens)[:, None] - torch.arange(tokens)
     means = [
@@ -60,13 +60,13 @@ def by_adding_up(weights, distances=128):
 
 
 def inside(tokens):
-    """Mark the content by the paper's defaults."""
+    """Mark the content with the paper's defaults."""
     return torch.tensor([4 <= i < tokens - tokens // 50 for i in range(tokens)], dtype=torch.bool)
 
 
 @register_variant("attention_density")
 def by_selected_queries(weights, content=None):
-    """The mean of the rows of the content."""
+    """Average the rows of the content's queries."""
     queries, tokens = weights.shape[-2:]
     content = inside(tokens) if content is None else content
     return wide(weights)[..., content[tokens - queries :], :].mean(-2)
@@ -74,7 +74,7 @@ def by_selected_queries(weights, content=None):
 
 @register_variant("attention_density", "values")
 def by_a_product(weights, content=None):
-    """A product with the mask of queries over their number."""
+    """Multiply by the mask of queries, and divide by their number."""
     queries, tokens = weights.shape[-2:]
     content = inside(tokens) if content is None else content
     asked = content[tokens - queries :].to(weights.dtype)
@@ -83,7 +83,7 @@ def by_a_product(weights, content=None):
 
 @register_variant("content_series")
 def by_slicing(values, trimmed=0, sinks=4, recent=None):
-    """From the first to the last of the content."""
+    """Slice from the first to the last token of the content."""
     tokens = values.shape[-1]
     end = tokens - (tokens // 50 if recent is None else recent)
     return values[..., min(sinks + trimmed, tokens) : max(end, 0)]
@@ -91,7 +91,7 @@ def by_slicing(values, trimmed=0, sinks=4, recent=None):
 
 @register_variant("content_series", "values")
 def by_positions(values, trimmed=0, sinks=4, recent=None):
-    """List the positions."""
+    """List the positions of the content."""
     tokens = values.shape[-1]
     recent = int(0.02 * tokens) if recent is None else recent
     return values[..., [i for i in range(tokens) if sinks <= i < tokens - recent][trimmed:]]

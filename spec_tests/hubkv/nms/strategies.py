@@ -1,4 +1,4 @@
-"""Draws of scores for non-maximum suppression."""
+"""Strategies for scores for non-maximum suppression."""
 
 import torch
 from hypothesis import strategies as st

@@ -13,9 +13,9 @@ from spec_tests.strategies import grid
 
 @st.composite
 def clustered(draw):
-    """A cluster of seven in the first of eight regions, single peaks in three of the others.
+    """A cluster of seven in the first of eight regions, and single peaks in three of the others.
 
-    The cluster's scores beat the peaks; times 0.3 they do not.
+    The cluster's scores exceed the peaks; multiplied by 0.3 they do not.
     """
     scores = draw(grid(128, low=0, high=2))
     scores[4:11] = draw(grid(7, low=12, high=15))

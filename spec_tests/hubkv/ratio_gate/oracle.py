@@ -11,5 +11,5 @@ def gated(score: Fraction, corrected: Fraction, strength: Fraction) -> Fraction:
 def factor_bounds(
     strength: Fraction, gamma: Fraction, low: Fraction, high: Fraction
 ) -> tuple[Fraction, Fraction]:
-    """Return the least and the greatest share of its raw score that refinement leaves a token."""
+    """Return the least and the greatest ratio of a refined score to its raw score."""
     return gated(Fraction(1), gamma * low, strength), gated(Fraction(1), high, strength)

@@ -1,4 +1,4 @@
-"""Draws of what the gate mixes."""
+"""Strategies for scores to mix."""
 
 import torch
 from hypothesis import strategies as st
@@ -12,7 +12,7 @@ ratios = st.integers(0, 100).map(lambda hundredths: hundredths / 100)
 
 @st.composite
 def gate(draw):
-    """Scores of either sign: the gate mixes whatever it is given."""
+    """Scores of either sign: the gate mixes any numbers."""
     shape = draw(shapes())
     return dict(
         scores=draw(grid(*shape, low=-8)),

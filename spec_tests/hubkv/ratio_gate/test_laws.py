@@ -1,4 +1,4 @@
-"""The ratio gate and what it bounds: HubKV §3.3 and Appendix J.3."""
+"""The ratio gate and its bounds: HubKV §3.3 and Appendix J.3."""
 
 import math
 from fractions import Fraction
@@ -86,7 +86,7 @@ def double(number):
 
 
 def gated(impl, score, corrected, strength):
-    """Return what the gate makes of one token, in float64."""
+    """Return the gate's result for one token, in float64."""
     return impl.gate(double(score), double(corrected), float(strength), 1.0)
 
 
@@ -103,7 +103,7 @@ def test_the_bound_holds_for_any_weight(impl, score, gamma, strength, clip, plac
 
 @st.composite
 def tokens_in_the_clip(draw):
-    """Tokens with any share q of their score and any head weight within the clip."""
+    """Two tokens with any share q of their scores, and any head weight within the clip."""
     low, high = draw(st.sampled_from([(0.8, 1.2), (1.0, 1.0), (0.25, 4.0)]))
     gamma = draw(gammas)
     shares = draw(st.lists(st.sampled_from([gamma, 1.0]), min_size=16, max_size=16))
@@ -128,7 +128,7 @@ def test_the_ranking_is_stable_for_any_lead(impl, data):
     low, high = clip[0], clip[0] + clip[1]
     least, most = oracle.factor_bounds(strength, gamma, low, high)
     behind = data.draw(above_zero)
-    # the first number of sixteenths above the lead that (17) asks for
+    # the first multiple of 1/16 above the lead that (17) requires
     ahead = Fraction(math.floor(behind * most / least * 16) + 1, 16)
     q_ahead, q_behind = (low + data.draw(sixteenths) * (high - low) for _ in range(2))
     q_ahead, q_behind = (q * data.draw(st.sampled_from([gamma, 1])) for q in (q_ahead, q_behind))
@@ -139,7 +139,7 @@ def test_the_ranking_is_stable_for_any_lead(impl, data):
 @pytest.mark.spec("HubKV-17", "HubKV-Prop3")
 @given(quarters, sixteenths, clips)
 def test_the_lead_that_stability_asks_for_is_the_least(impl, gamma, strength, clip):
-    """At the ratio of (17) itself the two tokens tie."""
+    """At exactly the ratio of (17) the two tokens tie."""
     low, high = clip[0], clip[0] + clip[1]
     behind, ahead = oracle.factor_bounds(strength, gamma, low, high)
     assert_close(gated(impl, ahead, gamma * low * ahead, strength), double(ahead * behind))
@@ -149,12 +149,12 @@ def test_the_lead_that_stability_asks_for_is_the_least(impl, gamma, strength, cl
 @pytest.mark.spec("HubKV-17", "HubKV-Prop3")
 @given(grid(16, low=1), tokens_in_the_clip(), tokens_in_the_clip(), ratios, powers)
 def test_a_large_enough_lead_survives_refinement(impl, behind, tokens, others, ratio, power):
-    """Token a leads token b by more than (17) asks, whatever their hub status and weights."""
+    """Token a leads token b by more than (17) requires, with any hub status and any weights."""
     shares, gamma, low, high = tokens
     strength = ratio**power
     lead = (1 - strength + strength * high) / (1 - strength + strength * gamma * low)
     ahead = behind * lead * (1 + 2**-16)
-    # b's share is any share within the same bounds
+    # b's share is any number within the same bounds
     rank = others[0].clamp(gamma * low, high)
     z_ahead = impl.gate(ahead, (ahead * shares).float(), ratio, power)
     z_behind = impl.gate(behind, (behind * rank).float(), ratio, power)

@@ -14,5 +14,5 @@ def by_lerp(scores, corrected, ratio, power=2.0):
 
 @register_variant("gate", "values")
 def by_difference(scores, corrected, ratio, power=2.0):
-    """Move the scores towards the corrected ones."""
+    """Add a part of the difference to the scores."""
     return scores + ratio**power * (corrected - scores)

@@ -1,4 +1,4 @@
-"""Draws of layers of heads, and of what corrects them."""
+"""Strategies for layers of heads, and for the parameters of the correction."""
 
 import torch
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ from spec_tests.strategies import booleans, grid, tokens
 
 short = st.integers(0, 4)
 layers = st.sampled_from([(1,), (3,), (2, 2), (2, 1, 3), (0, 2), (2, 0)])
-"""Everything before the token axis where the heads of a layer belong together."""
+"""Axes before the token axis, where the heads of a layer share a mean."""
 
 
 @st.composite
@@ -35,7 +35,7 @@ def scores_and_protected(draw):
 
 @st.composite
 def knobs(draw):
-    """The correction's parameters, but the ratio and the gate's power."""
+    """The parameters of the correction, without ratio and power."""
     minimum, maximum = draw(bounds)
     return dict(
         radius=draw(st.integers(0, 6)),
@@ -49,7 +49,7 @@ def knobs(draw):
 
 @st.composite
 def protected_mask(draw):
-    """Any length, sinks and window, also longer ones than the sequence."""
+    """Any length, sinks and window, which may be longer than the sequence."""
     return dict(
         tokens=draw(st.integers(0, 300)),
         sinks=draw(st.integers(0, 8)),
@@ -59,14 +59,14 @@ def protected_mask(draw):
 
 @st.composite
 def correction(draw):
-    """Layers of heads, and all parameters but the gate's."""
+    """Layers of heads, and all parameters except the gate's."""
     scores, protected = draw(scores_and_protected())
     return dict(scores=scores, protected=protected, **draw(knobs()))
 
 
 @st.composite
 def hubkv_refine(draw):
-    """Layers of heads at any compression."""
+    """Layers of heads at any ratio."""
     return dict(**draw(correction()), ratio=draw(ratios), power=draw(powers))
 
 

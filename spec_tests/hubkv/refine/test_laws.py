@@ -1,4 +1,4 @@
-"""HubKV end to end: HubKV §3.3, A.1, and its theorems through all four steps."""
+"""The whole refinement: HubKV §3.3, A.1, and its theorems through all four steps."""
 
 import math
 from fractions import Fraction
@@ -34,13 +34,13 @@ ramp = dict(
     scores=torch.stack([torch.arange(64) / 64, torch.arange(64) % 2 / 2]), protected=None, ratio=1.0
 )
 ramp |= dict(radius=2, gamma=0.5, tau=0.5, minimum=0.125, maximum=4.0, power=2.0, epsilon=1e-6)
-"""A head whose lowest scores stand far from its highest, beside one that is alike everywhere."""
+"""Two heads: the lowest scores of one are far below its highest, those of the other are equal."""
 hills = torch.tensor([[0.5, 0.25, 0.75, 0.5, 0.25, 0.125], [0.25, 0.5, 0.125, 0.5, 0.75, 0.25]])
 aside = dict(scores=hills, protected=torch.arange(6).expand(2, 6) == 2, ratio=1.0, minimum=0.125)
 
 
 def content_of(x):
-    """Mark what is not protected."""
+    """Mark the tokens that are not protected."""
     everywhere = torch.ones_like(x["scores"], dtype=torch.bool)
     return everywhere if x["protected"] is None else ~x["protected"]
 
@@ -85,7 +85,7 @@ def test_protected_ends_might_as_well_not_be_there(impl, scores, ratio, sinks, r
 
 @pytest.mark.spec("HubKV-12")
 def test_a_protected_neighbour_would_suppress_a_hub_and_flatten_its_head(impl):
-    """The token beside a strong sink keeps its score, and the sink's score its head's weight."""
+    """A strong sink changes neither the score of the token beside it nor its head's weight."""
     scores = torch.tensor([[8.0, 0.5, 0.25, 0.25, 0.25, 0.25], [0.25, 0.5, 0.25, 0.25, 0.25, 0.25]])
     protected = torch.tensor([True] + [False] * 5).expand(2, 6)
     out = impl.hubkv_refine(scores, 1.0, protected, radius=1)
@@ -121,13 +121,13 @@ def test_refined_scores_stay_within_bounds_of_the_raw(impl, x):
 @pytest.mark.spec("HubKV-17", "HubKV-Prop3")
 @given(grid(2, 3, 12, low=8), st.permutations(range(72)), gammas, ratios, powers)
 def test_a_large_enough_lead_survives_every_head_and_hub(impl, scores, order, gamma, ratio, power):
-    """Half the tokens, anywhere, lead all the others by more than (17) asks."""
+    """Half the tokens, at any positions, lead all others by more than (17) requires."""
     strength = ratio**power
     lead = (1 - strength + strength * 1.2) / (1 - strength + strength * gamma * 0.8)
     ahead = torch.zeros(72, dtype=torch.bool)
     ahead[list(order[:36])] = True
     ahead = ahead.reshape(scores.shape)
-    # the others lie within [0.5, 1], so twice the lead puts every one of these above them
+    # the others are within [0.5, 1], so that twice the lead is above all of them
     scores = torch.where(ahead, scores * 2 * lead * (1 + 2**-16), scores)
     out = impl.hubkv_refine(scores, ratio, gamma=gamma, power=power)
     assert out[ahead].min() > out[~ahead].max()
@@ -138,7 +138,7 @@ def test_a_large_enough_lead_survives_every_head_and_hub(impl, scores, order, ga
 def test_a_unique_maximum_outranks_its_window_after_all_steps(
     impl, x, others, gamma, ratio, power, clip
 ):
-    """One head has one weight, and the gate mixes the same order with itself."""
+    """All tokens of a head have the same weight and the same gate."""
     scores, hub, radius = x
     layer = torch.cat([scores[None], others[:, : len(scores)]])
     low, high = clip
@@ -151,7 +151,7 @@ def test_a_unique_maximum_outranks_its_window_after_all_steps(
 @pytest.mark.spec("HubKV-9", "HubKV-10")
 @given(grid(2, 3, 12), st.sampled_from([0.25, 0.5, 2.0, 4.0]), st.integers(0, 12))
 def test_a_heads_weight_cannot_change_what_a_head_keeps_ungated(impl, scores, weight, keep):
-    """The head's own ranking is the discounted one; exact for a power of two."""
+    """A head's ranking is that of its discounted scores; the test is exact for a power of two."""
     out = impl.hubkv_refine(scores, 1.0, minimum=weight, maximum=weight)
     assert_equal(oracle.top_k_mask(out, keep), oracle.top_k_mask(impl.smd(scores), keep))
 
@@ -176,7 +176,7 @@ def test_heads_may_come_in_any_order(impl, scores, ratio, order):
 @every_dtype
 @given(seed=st.integers(0, 2**16), keep=st.integers(0, 40), tau=st.sampled_from([0.5, 1.0, 2.0]))
 def test_head_weights_cannot_worsen_what_a_head_keeps_ungated(impl, dtype, seed, keep, tau):
-    """Any weight rounds, so close neighbours may tie and then swap, but no more."""
+    """A weight rounds scores, so that close neighbours may become equal and change places."""
     generator = torch.Generator().manual_seed(seed)
     scores = torch.rand((2, 3, 40), generator=generator, dtype=torch.float64).pow(4).to(dtype)
     kept = oracle.top_k_mask(impl.hubkv_refine(scores, 1.0, tau=tau), keep)
@@ -208,7 +208,7 @@ def test_the_recent_window_is_a_fiftieth_of_the_sequence(impl, tokens, recent):
 
 @pytest.mark.spec("HubKV-11")
 def test_a_flat_window_can_exceed_the_budget(impl):
-    """A window of 4096 beside four sinks at 32768 tokens, of which 95 % should go."""
+    """A window of 4096 and four sinks at 32768 tokens, of which 95 % must be evicted."""
     budget = math.floor((1 - Fraction("0.95")) * 32768)
     assert impl.protected_mask(32768, 4, 4096).sum() == 4100
     assert budget == 1638
@@ -216,7 +216,7 @@ def test_a_flat_window_can_exceed_the_budget(impl):
 
 
 def crowded_scores():
-    """Two heads of 200 tokens: 12 protected, then in the first head 23 isolated hubs of 0.999."""
+    """Two heads of 200 tokens, 12 protected; the first has 23 isolated hubs of 0.999."""
     scores = torch.full((2, 200), 0.01)
     scores[0, 20:135:5] = 0.999
     scores[1] = 0.5

@@ -9,7 +9,7 @@ from spec_tests.variants.registry import register_variant
 
 @register_variant("protected_mask")
 def by_slices(tokens, sinks=4, recent=None):
-    """True at both ends."""
+    """Set both ends to true."""
     mask = torch.zeros(tokens, dtype=torch.bool)
     mask[:sinks] = True
     mask[max(0, tokens - (tokens // 50 if recent is None else recent)) :] = True
@@ -18,7 +18,7 @@ def by_slices(tokens, sinks=4, recent=None):
 
 @register_variant("protected_mask", "values")
 def token_by_token(tokens, sinks=4, recent=None):
-    """Ask each token; a fiftieth is 0.02."""
+    """Test each token; a fiftieth is 0.02."""
     recent = int(0.02 * tokens) if recent is None else recent
     return torch.tensor(
         [i < sinks or tokens - i <= recent for i in range(tokens)], dtype=torch.bool
@@ -30,7 +30,7 @@ def by_two_factors(
     scores, ratio, protected=None, radius=2, gamma=0.5, tau=0.5,
     minimum=0.8, maximum=1.2, power=2.0, epsilon=1e-6,
 ):  # fmt: skip
-    """A score is multiplied by one of two factors of its head: in float64, rounded once."""
+    """Multiply each score by one of two factors of its head in float64, and round once."""
     wide = scores.double()
     spread = reference.selectivity(wide, protected, epsilon)
     beta = reference.head_weights(spread, tau, minimum, maximum)[..., None]
@@ -46,7 +46,7 @@ def step_by_step(
     scores, ratio, protected=None, radius=2, gamma=0.5, tau=0.5,
     minimum=0.8, maximum=1.2, power=2.0, epsilon=1e-6,
 ):  # fmt: skip
-    """The four equations after one another."""
+    """Apply the four equations one after another."""
     discounted = reference.smd(scores, radius, gamma, protected)
     c = reference.selectivity(scores, protected, epsilon)
     corrected = reference.calibrate(discounted, reference.head_weights(c, tau, minimum, maximum))
@@ -57,12 +57,12 @@ def step_by_step(
 
 @register_variant("shift_scores")
 def by_sorting(scores):
-    """The first of the sorted scores is the lowest."""
+    """Sort the scores, and subtract the first."""
     return scores - scores.sort(-1).values[..., :1] if scores.numel() else scores + 0
 
 
 @register_variant("shift_scores", "values")
 @among_tensors
 def by_numpy(scores):
-    """`min` of NumPy."""
+    """Use NumPy's `min`."""
     return scores - scores.min(-1, keepdims=True)

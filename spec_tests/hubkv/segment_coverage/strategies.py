@@ -1,4 +1,4 @@
-"""Draws of orders of picks."""
+"""Strategies for orders of picks."""
 
 import torch
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ from spec_tests.strategies import Refusal, grid, heads, last_element_replacer, t
 
 @st.composite
 def segment_coverage(draw):
-    """Any positions in any order, repetitions included; more segments than tokens too."""
+    """Any positions in any order, with repetitions; sometimes more segments than tokens."""
     shape, count = (*draw(heads), draw(tokens)), draw(lengths)
     codes = draw(grid(*shape, low=0, high=count - 1, scale=1))
     return dict(order=codes.long(), tokens=count, segments=draw(st.integers(1, 30)))
@@ -17,14 +17,14 @@ def segment_coverage(draw):
 
 @st.composite
 def uniform_spread(draw):
-    """Up to as many picks as tokens."""
+    """Inputs with at most as many picks as tokens."""
     count = draw(st.integers(0, 200))
     return dict(tokens=count, picks=draw(st.integers(0, count)))
 
 
 @st.composite
 def random_order(draw):
-    """Every seed NumPy takes."""
+    """Inputs with every seed that NumPy accepts."""
     return dict(tokens=draw(st.integers(0, 200)), seed=draw(st.integers(0, 2**32 - 1)))
 
 

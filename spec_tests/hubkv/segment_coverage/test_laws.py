@@ -54,7 +54,7 @@ def test_an_even_spread_has_even_gaps(impl, x):
 @pytest.mark.spec("HubKV-I", "HubKV-Obs1")
 @given(st.integers(1, 12), st.integers(1, 6), st.integers(0, 100))
 def test_an_even_spread_covers_every_segment(impl, segments, each, more):
-    """For a multiple of the segments; other numbers of picks need a long enough context."""
+    """For multiples of the segments; for other numbers of picks if the context is long enough."""
     picks = segments * each
     spread = impl.uniform_spread(picks + more, picks)
     assert (impl.segment_coverage(spread, picks + more, segments) > 0).sum() == segments

@@ -1,4 +1,4 @@
-"""Other correct ways to touch segments."""
+"""Other correct ways to count covered segments."""
 
 import math
 
@@ -10,7 +10,7 @@ from spec_tests.variants.registry import register_variant
 
 @register_variant("segment_coverage")
 def by_sets(order, tokens, segments=64):
-    """A set of the segments that are touched, row by row."""
+    """Keep a set of the covered segments, one row after another."""
     out = torch.zeros(order.shape)
     for row in np.ndindex(order.shape[:-1]):
         seen = set()
@@ -23,7 +23,7 @@ def by_sets(order, tokens, segments=64):
 
 @register_variant("segment_coverage", "values")
 def by_comparing_picks(order, tokens, segments=64):
-    """A pick gains where no earlier one is in its segment."""
+    """A pick gains if no earlier one is in its segment."""
     segment = segments * order // tokens
     same = segment[..., :, None] == segment[..., None, :]
     return (~same.tril(-1).any(-1)).float() / segments
@@ -37,7 +37,7 @@ def by_ceiling(tokens, picks):
 
 @register_variant("uniform_spread", "values")
 def by_whole_numbers(tokens, picks):
-    """Rounding up is rounding down of a little more."""
+    """Add a little, and round down."""
     return (torch.arange(picks) * tokens + picks - 1) // picks
 
 

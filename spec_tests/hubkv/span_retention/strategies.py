@@ -1,4 +1,4 @@
-"""Draws of two selections and a span."""
+"""Strategies for two selections and a span."""
 
 import torch
 from hypothesis import strategies as st
@@ -11,7 +11,7 @@ no_heads = st.sampled_from([(), (1,), (3,), (2, 2)])
 
 @st.composite
 def retained_chains(draw):
-    """Any two selections; the span has at least one token."""
+    """Any two selections, and a span of at least one token."""
     shape = (*draw(no_heads), draw(lengths))
     span = draw(booleans(shape[-1]))
     span[draw(st.integers(0, shape[-1] - 1))] = True

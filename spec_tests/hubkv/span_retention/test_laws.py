@@ -10,7 +10,7 @@ from spec_tests.inputs import INPUTS
 
 pytestmark = pytest.mark.spec("HubKV-D")
 
-# Table 4's last column, and how many of its 415 tokens give it
+# Table 4's last column, and the number of its 415 tokens that gives it
 CHANGED = {
     "82.2%": 341,
     "90.4%": 375,
@@ -23,7 +23,7 @@ CHANGED = {
 
 @pytest.mark.parametrize("printed", CHANGED)
 def test_the_changed_share_counts_tokens(impl, printed):
-    """With 36 layers of 8 heads, each of these tokens lost a single one of its 288 places."""
+    """With 36 layers of 8 heads, each of these tokens lost one of its 288 places."""
     base, span = torch.ones(36, 8, 500, dtype=torch.bool), torch.arange(500) >= 85
     refined = base.clone()
     lost = torch.arange(85, 85 + CHANGED[printed])

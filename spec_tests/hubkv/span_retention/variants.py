@@ -1,4 +1,4 @@
-"""Other correct ways to compare what two selections keep of a span."""
+"""Other correct ways to compare the tokens of a span that two selections keep."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from spec_tests.variants.registry import register_variant
 
 @register_variant("retained_chains")
 def by_means(base, refined, span):
-    """Mean over heads, then over the span."""
+    """Average over heads, then over the span."""
     before, after = (
         mask[..., span].reshape(-1, int(span.sum())).double().mean(0) for mask in (base, refined)
     )
@@ -20,13 +20,13 @@ def by_means(base, refined, span):
     return reference.ChainDiagnostic(*(part.float() for part in parts))
 
 
-record: Any = reference.ChainDiagnostic  # of tensors, or of arrays
+record: Any = reference.ChainDiagnostic  # tensors, or arrays
 
 
 @register_variant("retained_chains", "values")
 @among_tensors
 def by_numpy(base, refined, span):
-    """Counts of each token, in NumPy."""
+    """Count the places of each token, in NumPy."""
     axes = tuple(range(base.ndim - 1))
     before, after = base.sum(axes)[span], refined.sum(axes)[span]
     heads = np.prod(base.shape[:-1])

@@ -1,4 +1,4 @@
-"""Draws of layers of heads, of protected tokens and of settings."""
+"""Strategies for layers of heads, protected tokens and settings."""
 
 from spec_tests.hubkv.head_calibration.strategies import bad_bounds
 from spec_tests.hubkv.refine.strategies import corrected, correction

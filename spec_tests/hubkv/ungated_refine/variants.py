@@ -1,4 +1,4 @@
-"""Other correct ways to do without the gate."""
+"""Other correct ways to refine without the gate."""
 
 import reference
 from spec_tests.variants.registry import register_variant

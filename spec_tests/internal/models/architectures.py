@@ -32,7 +32,7 @@ KEPT = 9
 CLOSE = 1e-4
 """Largest allowed difference of logits, relative to the largest logit."""
 LOOSE = 1e-3
-"""The same, where the stock model differs about as much between one call and two."""
+"""The same where the stock model itself differs by about as much between one call and two."""
 SYSTEMS = {
     "full": {},
     "snapkv": {"ratio": 0.5},
@@ -447,7 +447,7 @@ def refusing_systems(kind: str) -> dict[str, str]:
     except Exception as error:
         if not is_our_refusal(error):
             raise
-        answer(stock, ids, mask)  # it runs by itself
+        answer(stock, ids, mask)  # the stock model can answer
         return {EVERY: str(error)}
     for padded in (False, True):
         flags = mask if padded else torch.ones_like(mask)

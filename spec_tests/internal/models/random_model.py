@@ -108,10 +108,10 @@ every_main_architecture = pytest.mark.parametrize("kind", ["llama", "qwen3"])
 
 
 def cross(kinds: Sequence[str], one: Sequence, other: Sequence) -> list[tuple]:
-    """Return cases of a kind and two values: of the first kind every combination.
+    """Return cases of a kind and two values: every combination for the first kind.
 
-    Of each further kind every value of `one`, with the values of `other` in turn; all combinations
-    in a thorough run.
+    For each further kind, each value of `one` is combined with one value of `other`, in turn. In a
+    thorough run there are all combinations.
     """
     every = [
         (kind, a, b) for kind in (kinds if thorough else kinds[:1]) for a in one for b in other

@@ -23,7 +23,7 @@ QUICK = (
     "zaya",
     "doge",
 )
-"""Right results, with sinks too; refusals by some systems; a state; refusals for other reasons."""
+"""In order: right results, also with sinks; refusals by some systems; a state; other refusals."""
 pytestmark = pytest.mark.skipif(
     transformers.__version__ != load_verdicts()["transformers"],
     reason="the table is of another version of transformers",

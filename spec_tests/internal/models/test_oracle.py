@@ -275,7 +275,7 @@ def test_generating_from_the_prompt_alone_reads_its_last_token_again(kind, padde
     mask = mask if padded else torch.ones_like(mask)
     prompt = models.prefill(attached_model(kind), ids, mask)
     kept = random_sets(kind, mask, ragged=kind_of_set == "ragged")
-    if kind_of_set in ("recent", "old"):  # every head holds the last token, or none
+    if kind_of_set in ("recent", "old"):  # either every head keeps the last token, or none does
         kept = torch.zeros_like(kept)
         kept[..., -9:] = True
         kept[..., -1] = kind_of_set == "recent"

@@ -1,4 +1,4 @@
-"""A scorer needs `remember` and `scored` alone, whole or in chunks."""
+"""A scorer needs only `remember` and `scored`, for whole prompts and for chunks."""
 
 import pytest
 import torch

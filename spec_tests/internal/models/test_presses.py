@@ -1,7 +1,7 @@
 """HubKV and GraphKV over the scores of kvpress: they keep what the plug-in keeps.
 
-kvpress asks for an older transformers than the plug-in, so this runs in an environment of its own;
-the nightly workflow has the command. Elsewhere nothing here runs.
+kvpress requires an older transformers than the plug-in, so that these tests run in their own
+environment; the nightly workflow has the command. Elsewhere nothing here runs.
 """
 
 from inspect import signature
@@ -16,7 +16,7 @@ kvpress = pytest.importorskip("kvpress")
 from transformers import DynamicCache, LlamaForCausalLM  # noqa: E402
 from transformers.cache_utils import CacheLayerMixin  # noqa: E402
 
-# The plug-in also works with the older transformers, which needs one more attribute of a layer.
+# The older transformers has one more abstract method, which the plug-in does not need.
 vars(CacheLayerMixin)["get_max_cache_shape"].__isabstractmethod__ = False
 
 import reference  # noqa: E402
@@ -367,7 +367,7 @@ def test_ten_of_a_hundred_are_kept_at_nine_tenths():
 
 
 class WithSentinels(HubKVPress):
-    """A mistake: the marks of a press stay among the scores, and protect instead of a mask."""
+    """A mistake: the press's marks stay in the scores, and protect tokens instead of a mask."""
 
     def scored(self, scores: Tensor) -> Scored:
         """Return scores without protected entries."""
@@ -426,7 +426,7 @@ def test_a_lie_keeps_something_else(lie, monkeypatch):
     ids, model = prompts(76)[0][:, :80], stock_model("llama")
     how: dict[str, Any] = dict(ratio=ratio, settings=settings, refined=HubSettings())
     wanted = plugin_entries(attached_model("llama"), f"{name}@{scope}", ids, monkeypatch, **how)
-    own = dict(sinks=0) if name == "expected_attention" else {}  # the press protects its own
+    own = dict(sinks=0) if name == "expected_attention" else {}  # the press protects its own sinks
     press = kind(ratio, **theirs)
     assert_equal(kept_entries(model, HubKVPress(press, scope=scope, **own), ids), wanted)
     assert not torch.equal(kept_entries(model, lie(press, scope=scope, **own), ids), wanted)
@@ -499,7 +499,7 @@ def test_what_kvpress_cannot_store_or_score_is_refused(monkeypatch):
         pytest.raises(ValueError, match=r"attention_mask must hide no token .* got 5 hidden"),
     ):
         model.model(input_ids=ids, attention_mask=mask, past_key_values=DynamicCache())
-    hidden = 2 * (TOKENS - WINDOW)  # of two rows
+    hidden = 2 * (TOKENS - WINDOW)  # in two rows
     for press in (HubKVPress(base), GraphKVPress(base, count=2)):
         with pytest.raises(ValueError, match=f"got {hidden} hidden, by padding or by a window"):
             read_under(new_model("gemma2"), press, ids)

@@ -18,7 +18,7 @@ def logits(model, ids):
 
 @pytest.mark.parametrize("layer", [0, 1])
 def test_a_call_that_runs_while_another_thread_attaches_stays_causal(layer):
-    """The call waits between two layers until the self-check reaches them, and ends before it."""
+    """The call waits between two layers for the self-check, and ends before the check does."""
     model, ids = new_model("llama"), prompts()[0]
     alone = logits(model, ids)
     arrived, checking, calls = Event(), Event(), []

@@ -59,7 +59,7 @@ def test_what_is_left_of_a_prompt_is_seen_and_nothing_after_the_end():
         actual = attached_model("llama")(
             input_ids=ids[:, -ASKED:], attention_mask=mask, past_key_values=cache
         ).logits
-    largest_sum = 4 * expected.abs().amax()  # the states behind a logit exceed it
+    largest_sum = 4 * expected.abs().amax()  # terms of a logit are larger than it
     assert_close(actual, expected, scale=largest_sum)
 
 

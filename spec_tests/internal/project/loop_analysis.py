@@ -120,7 +120,7 @@ def of_a_body(module: str) -> bool:
 
 
 def unvectorised_calls(body: FunctionType) -> list[str]:
-    """Return what a vectorised body calls and must not.
+    """Return the calls of a vectorised body that are not allowed.
 
     These are functions of the reference that have a vectorised counterpart, and functions with a
     loop over data.

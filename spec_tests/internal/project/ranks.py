@@ -36,7 +36,7 @@ def mutated(old: str, new: str) -> ModuleType:
 
 
 def serve(number: int, meeting: str, pipe: Any) -> None:
-    """Run the calls that come through a pipe; send back each result or error and what it sent."""
+    """Run the calls from a pipe; send back each result or error, and what the call sent."""
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=number, world_size=MOST)
@@ -61,7 +61,7 @@ class World:
     """The processes of all ranks."""
 
     def __init__(self, folder: str):
-        context = get_context("forkserver")  # imports torch once, and not over running threads
+        context = get_context("forkserver")  # imports torch once, in a process without threads
         context.set_forkserver_preload([__name__])
         pipes = [context.Pipe() for _ in range(MOST)]
         self.pipes = [mine for mine, _ in pipes]

@@ -82,7 +82,7 @@ def test_the_manifest_counts_what_the_archive_holds(found, archived):
 
 
 def test_a_vector_of_each_function_and_level_is_of_the_form_that_the_schema_says(archived):
-    """All of them would take twenty seconds."""
+    """Testing all vectors would take twenty seconds."""
     some = {(one["function"], one["level"], one["origin"]): one for one in archived}
     validator = Draft202012Validator({"$ref": "#/$defs/archived", "$defs": FORM["$defs"]})
     for vector in some.values():
@@ -141,7 +141,7 @@ def test_what_is_generated_anew_is_what_is_committed(name):
 
 @pytest.mark.parametrize("name", ["gate", "attention", "hubkv_refine", "hex_append"])
 def test_results_computed_anew_are_the_committed_ones(name):
-    """To within the stated tolerance: sums may be in another order on another processor."""
+    """Equal within the stated tolerance: another processor may sum in another order."""
     for vector in generated_vectors()[name]:
         made = answer(name, read(vector["inputs"]))
         result = read(made["expected"])

@@ -188,7 +188,7 @@ def test_a_row_that_fails_is_printed_and_written_and_ends_the_run_amiss_after_th
     bench, what
 ):
     bench.failing[what] = torch.OutOfMemoryError("no room")
-    for _ in range(2):  # a row on file that failed fails again
+    for _ in range(2):  # a failed row in the file fails again
         with pytest.raises(SystemExit, match=r"retain \[4\].*no room\n.*retain \[5\]"):
             bench("select", "evict")
         assert bench.rows == [[("retain", "[4]"), ("retain", "[5]"), ("evict", "[4]")]]

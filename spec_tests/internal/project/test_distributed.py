@@ -27,7 +27,7 @@ def ranks():
 
 
 def scores_of(seed, dtype, tokens=24, tied=False):
-    """Return scores of 3 layers, 2 batch rows and 8 heads, each with another spread."""
+    """Return scores of 3 layers, 2 batch rows and 8 heads, each with a different spread."""
     generator = torch.Generator().manual_seed(seed)
     power = torch.linspace(0.5, 6, 8)[:, None]
     scores = torch.rand(3, 2, 8, tokens, generator=generator).pow(power)

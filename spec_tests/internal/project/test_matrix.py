@@ -1,4 +1,4 @@
-"""The table of implementations and equations says what the reports say."""
+"""The table of implementations and equations agrees with the reports."""
 
 import json
 import subprocess

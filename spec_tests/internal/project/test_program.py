@@ -1,4 +1,4 @@
-"""A program passes over a pipe; one that does not answer is named, and started again."""
+"""A program passes the suite over a pipe; one that does not answer is reported and restarted."""
 
 import json
 import shlex

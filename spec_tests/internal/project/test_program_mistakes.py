@@ -32,7 +32,7 @@ MISTAKES = {
     "a window without its last token": Mistake(
         "hub_mask",
         {"rivals.slice(start, i + k + 1)": "rivals.slice(start, i + k)"},
-        "a window lacks its last token",
+        "a window does not contain its last token",
         elements=2,
     ),
     "the last of equals wins": Mistake(
@@ -60,13 +60,13 @@ MISTAKES = {
     "a gate the wrong way round": Mistake(
         "gate",
         {"(1 - lambda) * s + lambda * u": "lambda * s + (1 - lambda) * u"},
-        "mixed the wrong way round",
+        "the two scores are exchanged in the mixture",
         elements=4,
     ),
     "protected tokens in the statistics": Mistake(
         "hubkv_refine",
         {"selectivity({ scores, protected: aside, epsilon })": "selectivity({ scores, epsilon })"},
-        "protected tokens count as zeros",
+        "protected tokens count as scores of 0",
         elements=12,
     ),
     "a share in binary": Mistake(
@@ -78,24 +78,27 @@ MISTAKES = {
     "protected entries beyond the budget": Mistake(
         "retain",
         {"pool.slice(0, B)": "pool.slice(0, B + shielded)"},
-        "protected entries come on top of the budget",
+        "protected entries are added to the budget",
         elements=4,
     ),
     # GraphKV
     "the token's vector against the source's": Mistake(
         "edges",
         {"[vectors[kind[0]], vectors[kind[1]]]": "[vectors[kind[1]], vectors[kind[0]]]"},
-        "from the token to the source",
+        "the vectors of source and token are exchanged",
         elements=13,
     ),
     "a distance for a similarity": Mistake(
         "edges",
         {"clamp(dot(a, b) / lengths, -1, 1)": "1 - clamp(dot(a, b) / lengths, -1, 1)"},
-        "1 less the cosine, a distance",
+        "1 minus the cosine, a distance, instead of the cosine",
         elements=9,
     ),
     "a source is its own neighbour": Mistake(
-        "neighbours", {"j !== i && !P?.[j]": "!P?.[j]"}, "j = i", elements=6
+        "neighbours",
+        {"j !== i && !P?.[j]": "!P?.[j]"},
+        "a source can be its own neighbour",
+        elements=6,
     ),
     "only the last source lowers a score": Mistake(
         "decay",
@@ -117,10 +120,10 @@ MISTAKES = {
         "the share is rounded to the nearest",
         elements=0,
     ),
-    "the window stays in the budget": Mistake(
+    "the window is not subtracted from the budget": Mistake(
         "source_count",
         {"floor_share(fraction, keep - window)": "floor_share(fraction, keep)"},
-        "the window stays in the budget",
+        "the window is not subtracted from the budget",
         elements=0,
     ),
     # HEX
@@ -162,7 +165,7 @@ MISTAKES = {
     "a mean over all queries": Mistake(
         "attention_mass",
         {"causal ? Math.min(count, tokens - t) : count": "count"},
-        "mass is divided by all queries, also by those that do not see the token",
+        "mass is divided by all queries, including those that do not see the token",
         elements=5,
     ),
     "halves rounded up": Mistake(
@@ -194,13 +197,13 @@ MISTAKES = {
     "bits from the top of a word": Mistake(
         "pack_bits",
         {"bit << p % 32": "bit << (31 - p % 32)"},
-        "a word is filled from its highest bit down",
+        "a word is filled from its highest bit",
         elements=2,
     ),
     "a window of one less": Mistake(
         "recent_mask",
         {"t >= tokens - recent)),": "t > tokens - recent)),"},
-        "the window has a token fewer",
+        "the window is one token too short",
         elements=0,
     ),
 }

@@ -12,7 +12,7 @@ FUNCTIONS = [name for name in reference.__all__ if isfunction(getattr(reference,
 
 
 def slow_calls(name: str, module: object) -> set[str]:
-    """Return the functions with a kernel whose vectorised body a function calls, or a helper."""
+    """Return the functions with a kernel whose vectorised body a function or its helper calls."""
     bodies = {id(getattr(vector, other)): other for other in kernels.__all__ if other != name}
     return {bodies[id(f)] for f in reached(unwrap(getattr(module, name))) if id(f) in bodies}
 

@@ -1,4 +1,4 @@
-"""A version is told the same everywhere, and its vectors stay as they were published."""
+"""The version is the same everywhere, and its vectors stay as they were published."""
 
 import json
 

@@ -1,7 +1,7 @@
 """The file `signatures.txt` holds the public signatures, so that each change shows in a diff.
 
-A name that is not on file yet needs no line there before the next release.
-`python -m spec_tests.internal.project.test_signatures_file` writes the file again.
+A new name needs a line there only at the next release. `python -m
+spec_tests.internal.project.test_signatures_file` writes the file again.
 """
 
 import ast
@@ -64,7 +64,7 @@ def by_name(text: str) -> dict[str, str]:
 
 
 def differences(on_file: str, now: str, released: bool) -> list[str]:
-    """Return the names whose signature is not the one on file; a new one counts in a release."""
+    """Return the names whose signature differs from the file; new ones count in a release."""
     old, new = by_name(on_file), by_name(now)
     counted = old | new if released else old
     return [name for name in counted if old.get(name) != new.get(name)]
@@ -72,7 +72,7 @@ def differences(on_file: str, now: str, released: bool) -> list[str]:
 
 @pytest.mark.parametrize("settings", [reference.HubSettings, reference.GraphSettings])
 def test_a_default_is_the_same_in_the_settings_and_in_every_function(settings):
-    """A default that is changed in one place and forgotten in another is found here."""
+    """The test finds a default that is changed in one place and forgotten in another."""
     package, names = settings.__module__.rpartition(".")[0], reference.__all__
     functions = [unwrap(f) for f in (getattr(reference, name) for name in names) if isfunction(f)]
     wanted = settings._field_defaults

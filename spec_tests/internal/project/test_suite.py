@@ -71,7 +71,7 @@ def test_other_peoples_modules_are_not_held_to_our_docs_and_layers(report):
 
 
 def test_a_partial_module_is_conformant_unless_complete_is_asked_for(suite):
-    # the name of a profile may follow a space
+    # the name of a profile may be after a space
     words = ("theirs:partial", "-k", LAW, "--hypothesis-profile", "conformance")
     assert suite(*words).returncode == pytest.ExitCode.OK
     complete = suite(*words, "--complete")

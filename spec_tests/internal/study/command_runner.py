@@ -24,7 +24,7 @@ FEW = (*SMALL, "--no-pictures")
 
 
 def save_random_model(folder: Path, kind: str = "llama", **more: Any) -> Path:
-    """Write a model with 128 channels in a layer's cache, the fewest HEX has a mask for.
+    """Write a model whose layers cache 128 channels, the fewest for which HEX has a mask.
 
     Args:
         folder: where it goes.

@@ -273,7 +273,7 @@ def test_a_row_keeps_what_graphkv_would_keep_of_it_alone_with_its_budget(reading
     draw, budgets = torch.Generator().manual_seed(0), torch.tensor([[30, 12], [10, 28]])
     raw, keys = torch.rand(2, 2, 2, 40, generator=draw), torch.rand(2, 2, 40, 3, generator=draw)
     protected = torch.zeros_like(raw[0], dtype=torch.bool)
-    protected[:, 0, raw[0, 0, 0].argmin()] = True  # by one head of a layer
+    protected[:, 0, raw[0, 0, 0].argmin()] = True  # protected by one head
     scored = tuple(Scored(one, protected) for one in raw)
     layers = [SimpleNamespace(whole=(keys, keys))] * 2
     cache = SimpleNamespace(whole_layers=lambda: layers)

@@ -39,7 +39,7 @@ def caught() -> captured.Captured:
 
 def test_crowded_scores_are_seen_as_crowded():
     scores = 0.4 + 0.1 * torch.rand(1, 256, generator=torch.Generator().manual_seed(0))
-    scores[0, 100:140] = torch.linspace(1, 0.9, 40)  # a hill: one segment of 4 after the other
+    scores[0, 100:140] = torch.linspace(1, 0.9, 40)  # one segment of 4 after another
     found = hubkv_clusters.clustering_figures(scores, seed=0)
     assert found["segments"] == 64
     assert sum(found["gain"]["top"][:40]) == 10

@@ -9,7 +9,7 @@ from spec_tests.quantizers.outliers.oracle import outliers
 
 
 def without_outliers(row: list[float], bits: int, apart: set[int], fill: bool) -> list[float]:
-    """Return a row on a grid that outliers have left, and the outliers."""
+    """Return a row on the grid of its other members, with outliers unchanged."""
     mean = math.fsum(row) / len(row)
     rest = [x for i, x in enumerate(row) if i not in apart] + ([mean] if fill and apart else [])
     near = on_grid(row, bits, rest or [0.0])
@@ -19,7 +19,7 @@ def without_outliers(row: list[float], bits: int, apart: set[int], fill: bool) -
 def gear(
     heads: list[Matrix], by: str, bits: int, share: Fraction, rank: int, fill: bool, seed: int
 ) -> tuple[list[Matrix], list[Matrix]]:
-    """Return one sequence's heads restored, with the correction and before it."""
+    """Return one sequence's restored heads, with and without the correction."""
     if by == "channel":
         rows = [channel for head in heads for channel in transposed(head)]
     else:

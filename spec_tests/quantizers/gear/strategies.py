@@ -1,4 +1,4 @@
-"""Spans with errors of a rank that is known."""
+"""Strategies for spans whose errors have a known rank."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ from spec_tests.quantizers.low_rank.strategies import is_partial, one_channel_pe
 from spec_tests.strategies import Refusal, gaussian_tensor
 
 lengths = st.sampled_from([5, 8, 4, 6, 3, 7, 2, 1, 0])
-"""Of spans, mostly such that something can err in them."""
+"""Lengths of spans, mostly long enough for errors."""
 
 
 def coded(row, bits, count, random):
-    """Return a row of codes on the grid's ends, a quarter off where owned, and outliers outside."""
+    """Return a row of codes with outliers; the mask `row` marks errors of a quarter of a step."""
     top = 2**bits - 1
     codes = random.integers(0, top, len(row), endpoint=True).astype(float)
     aside = np.where(codes == 0, 1, np.where(codes == top, -1, random.choice([-1, 1], len(row))))
@@ -25,17 +25,17 @@ def coded(row, bits, count, random):
     free = random.permutation(np.flatnonzero(~row))
     beyond = random.integers(1, 8, count, endpoint=True)
     codes[free[:1]], codes[free[1:2]] = 0, top
-    # as far above as below, so that the mean of all is within the rest
+    # as many below as above, so that the mean is in the range of the others
     codes[free[2 : 2 + count]], codes[free[2 + count : 2 + 2 * count]] = -beyond, top + beyond
     return codes + random.integers(-8, 8, endpoint=True)
 
 
 @st.composite
 def gear_spans(draw, shape, by, bits, outliers):
-    """A span on exact codes but for a quarter of a step here and there, and the error's rank.
+    """A span with exact codes except for some errors of a quarter of a step, and the errors' rank.
 
-    In each head a token errs in at most one channel: the error's columns are orthogonal, and every
-    factor of it has one right answer.
+    In each head a token has an error in at most one channel. So the columns of the error are
+    orthogonal, and its factors are unique.
     """
     random = np.random.default_rng(draw(seeds))
     kv_heads, tokens, width = shape[-3:]
@@ -58,7 +58,7 @@ def gear_spans(draw, shape, by, bits, outliers):
 
 @st.composite
 def gear_settings(draw):
-    """Few bits, so that quarters of a step are exact in 16-bit types; few outliers, or none."""
+    """Settings with few bits, so that 16-bit types hold quarters of a step, and few outliers."""
     return dict(
         bits=draw(st.integers(1, 4)),
         outliers=draw(st.sampled_from([0.5, 0.0, 0.4])),
@@ -70,9 +70,9 @@ def gear_settings(draw):
 
 @st.composite
 def gear_compress(draw, sides=("channel", "token"), whole=False, exact=False):
-    """A span of keys or of values, corrected at any rank its error has, or at the whole of it.
+    """A span of keys or of values, corrected at any rank up to its error's, or at the `whole` rank.
 
-    Some are of any numbers, unless their codes must be `exact`.
+    Some spans are Gaussian, unless codes must be `exact`.
     """
     settings, by = draw(gear_settings()), draw(st.sampled_from(sides))
     before, width = draw(before_tokens), draw(st.integers(1, 4))
@@ -85,12 +85,12 @@ def gear_compress(draw, sides=("channel", "token"), whole=False, exact=False):
 
 @st.composite
 def gear_blocks(draw):
-    """What is stored of a span."""
+    """Stored spans."""
     return reference.gear_compress(**draw(gear_compress()))
 
 
 def is_partly_corrected(x, by, rank, **settings):
-    """Whether the error of a span has more directions than its correction."""
+    """Whether the error of a span has a higher rank than its correction."""
     if not x.numel() or not rank:
         return False
     uncorrected = reference.gear_compress(x, by=by, rank=0, **settings)
@@ -104,7 +104,7 @@ INPUTS = dict(
 )
 
 CORNERS = dict(
-    gear_compress=[  # no member to take a mean of
+    gear_compress=[  # there is no member to average
         dict(x=torch.ones(1, 2, 0, 2), by="channel", bits=2, outliers=0.5, rank=0, fill=True,
              seed=0, scales=None)
     ]

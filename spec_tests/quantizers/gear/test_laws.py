@@ -1,4 +1,4 @@
-"""GEAR's spans: codes, outliers, correction."""
+"""Spans of GEAR: codes, outliers, correction."""
 
 from fractions import Fraction
 from typing import Any
@@ -28,12 +28,12 @@ def restored(impl: Any, x: Tensor, **settings: Any) -> Tensor:
 
 
 def norm(x):
-    """Return each head's norm."""
+    """Return the norm of each head."""
     return torch.linalg.matrix_norm(x)
 
 
 def as_rows(x, by):
-    """Return channels as rows of tokens, or tokens as rows of all heads' channels."""
+    """Return a row of tokens for each channel, or a row of all heads' channels for each token."""
     return x.mT if by == "channel" else x.transpose(-3, -2).flatten(-2)
 
 
@@ -49,7 +49,7 @@ def test_a_span_is_what_the_definition_gives_one_number_at_a_time(impl, x):
     sequences = x["x"].reshape(-1, *out.shape[-3:])
     alone = [oracle.gear(sequence.tolist(), *layout)[0] for sequence in sequences]
     alone = torch.tensor(alone, dtype=torch.float64).reshape(out.shape)
-    # in units of the sums that the correction takes over tokens and channels
+    # relative to the sums over tokens and channels in the correction
     assert_close(out, alone, x["x"].abs().sum())
 
 
@@ -97,7 +97,7 @@ def test_outliers_are_stored_exactly_and_moved_by_the_correction_alone(
 @given(st.integers(1, 8), SIDES, st.booleans())
 def test_a_grid_has_two_to_the_bits_levels_with_outliers_too(impl, bits, by, fill):
     levels = torch.arange(2.0**bits)
-    # as far below as above, so that the mean stays within
+    # as far below as above, so that the mean is in the range of the others
     row = torch.cat([levels, torch.tensor([-100.0, 100.0 + len(levels) - 1])])
     x = row[None, :, None] if by == "channel" else row[None, None, :]
     share = 3 / len(row)
@@ -161,7 +161,7 @@ def test_the_same_seed_gives_the_same_block(impl, x, by, rank):
 
 
 def test_the_last_place_of_a_long_row_can_be_counted(impl):
-    """Of 32 769 members the last is the first whose place two bytes do not hold."""
+    """In a row of 32 769 members the last place is the first that needs more than two bytes."""
     x = torch.zeros(1, 1, 2**15 + 1)
     x[..., -1], x[..., 0] = 9.0, -1.0
     block = impl.gear_compress(x, by="token", bits=1, outliers=0.0001, rank=0)

@@ -1,4 +1,4 @@
-"""GEAR by masks, its correction from another start."""
+"""GEAR by masks, with another start of the correction."""
 
 import torch
 
@@ -9,7 +9,7 @@ from spec_tests.variants.registry import register_variant
 
 
 def as_rows(x, by):
-    """Return channels as rows of tokens, or tokens as rows of all heads' channels."""
+    """Return a row of tokens for each channel, or a row of all heads' channels for each token."""
     return x.mT if by == "channel" else x.transpose(-3, -2).flatten(-2)
 
 
@@ -24,7 +24,7 @@ def as_heads(rows, by, width):
 def subtract_part_by_part(
     x, by="channel", bits=4, outliers=0.02, rank=4, fill=True, seed=0, scales=None
 ):
-    """Take away what each part stores, and store the rest."""
+    """Store one part after another, each from what the earlier parts leave."""
     rows = as_rows(x, by)
     wide = rows.to(torch.promote_types(x.dtype, torch.float32))
     apart = reference.outlier_mask(rows, outliers)
@@ -54,7 +54,7 @@ def subtract_part_by_part(
 
 @register_variant("gear_reconstruct")
 def scatter_outliers_and_add_correction(block, exact_outliers=False):
-    """Restore codes, put outliers in their places, and add the correction."""
+    """Restore codes, overwrite them with the outliers, and add the correction."""
     by = "channel" if block.words.ndim == block.left.ndim else "token"
     (kv_heads, tokens), width = block.left.shape[-3:-1], block.right.shape[-2]
     codes = reference.unpack_bits(

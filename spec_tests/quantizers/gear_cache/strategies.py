@@ -1,4 +1,4 @@
-"""Prompts, caches that have seen some decoding, and what comes next."""
+"""Strategies for prompts, caches after some decoding, and next tokens."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def gear_streams(draw, settings, spans):
 
 @st.composite
 def gear_prefill(draw):
-    """A prompt."""
+    """Inputs of a prompt."""
     settings = draw(gear_settings())
     keys, values, (rank,) = draw(gear_streams(settings, [draw(lengths)]))
     ranks = dict(rank=draw(up_to(rank)), decoded_rank=draw(st.integers(0, 3)))
@@ -48,7 +48,7 @@ def gear_prefill(draw):
 
 @st.composite
 def gear_append(draw):
-    """A cache that has seen a prompt and some decoding, and up to three blocks more."""
+    """A cache after a prompt and some decoding, and up to three more blocks."""
     settings, block = draw(gear_settings()), draw(st.sampled_from([4, 3, 5, 2, 1]))
     prompt, blocks = draw(lengths), draw(st.integers(0, 2))
     keys, values, ranks = draw(gear_streams(settings, [prompt, *[block] * (blocks + 1)]))
@@ -64,7 +64,7 @@ def gear_append(draw):
 
 @st.composite
 def gear_caches(draw):
-    """A cache that has seen anything."""
+    """A cache after any tokens."""
     return reference.gear_append(**draw(gear_append()))
 
 
@@ -72,14 +72,14 @@ GRID = ("bits", "outliers", "fill", "seed", "scales")
 
 
 def is_partial_prompt(x):
-    """Whether a prompt has an error of more directions than its corrections."""
+    """Whether a prompt's error has a higher rank than its corrections."""
     rest = {name: x[name] for name in ("rank", *GRID)}
     sides = dict(keys="channel", values="token")
     return any(is_partly_corrected(x[name], by, **rest) for name, by in sides.items())
 
 
 def is_partial_block(x):
-    """Whether a block that fills has an error of more directions than its corrections."""
+    """Whether the error of a full block has a higher rank than its corrections."""
     cache = x["cache"]
     held = dict(keys=cache.residual_keys, values=cache.residual_values)
     held = {name: torch.cat([held[name], x[name]], -2) for name in held}

@@ -17,9 +17,9 @@ SHAPES = st.sampled_from([(2,), (1,), (2, 1)])
 
 @st.composite
 def streams(draw):
-    """A stream, where the prompt ends, the settings, and where decoding is cut.
+    """A stream, the length of its prompt, the settings, and the ends of the decode calls.
 
-    Mostly long and wide enough that keys and values have outliers, and errors to correct.
+    Most streams are long and wide enough for outliers in keys and values, and for errors.
     """
     block, prompt = draw(st.sampled_from([4, 3, 2, 1])), draw(st.sampled_from([5, 4, 3, 2, 1, 0]))
     tokens = prompt + draw(st.integers(0, 2 * block + 1))
@@ -45,7 +45,7 @@ def streams(draw):
 
 
 def parts(stream, start, stop=None):
-    """Return a stretch of keys and values."""
+    """Return the keys and values of a range of tokens."""
     return [x[..., start:stop, :] for x in stream]
 
 

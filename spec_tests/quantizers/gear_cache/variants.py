@@ -1,4 +1,4 @@
-"""GEAR's cache token by token."""
+"""GEAR's cache, one token at a time."""
 
 import torch
 
@@ -11,7 +11,7 @@ from spec_tests.variants.registry import register_variant
 
 
 def with_block(cache, keys, values, rank):
-    """Compress a span of its own."""
+    """Return the cache with a span as another block."""
     rest = cache.bits, cache.outliers, rank, cache.fill, cache.seed, cache.scales
     return cache._replace(
         key_blocks=(*cache.key_blocks, subtract_part_by_part(keys, "channel", *rest)),
@@ -46,7 +46,7 @@ def token_by_token(cache, keys, values):
 
 @register_variant("gear_read")
 def block_after_block(cache, exact_outliers=False):
-    """Restore each block, and put the buffer behind."""
+    """Restore each block, and append the buffer."""
 
     def whole(blocks, buffer):
         return torch.cat(

@@ -1,4 +1,4 @@
-"""Streams on exact codes, group by group."""
+"""Strategies for streams with exact codes in each group."""
 
 import numpy as np
 import torch
@@ -11,11 +11,11 @@ from spec_tests.strategies import Refusal
 seeds = st.integers(0, 2**16)
 scales = st.sampled_from([None, torch.float32])
 before_tokens = st.sampled_from([(2,), (1,), (2, 1), (3,), (2, 2), (0, 2)])
-"""Heads, and batches of them."""
+"""Shapes of heads, and of batches of heads."""
 
 
 def on_grid(shape, bits, seed):
-    """Groups along the last axis whose codes are exact, or exactly half way between two."""
+    """Groups along the last axis whose codes are exact, or exactly halfway between two."""
     random = np.random.default_rng(seed)
     # 16-bit types hold whole numbers up to 256 exactly
     half, top, offset = (2 if bits < 8 else 1), 2**bits - 1, (8 if bits < 7 else 0)
@@ -28,7 +28,7 @@ def on_grid(shape, bits, seed):
 
 @st.composite
 def kivi_settings(draw):
-    """Small groups, and buffers of one to three of them."""
+    """Settings with small groups, and buffers of one to three groups."""
     group = draw(st.integers(1, 2))
     return dict(
         bits=draw(widths),
@@ -40,7 +40,7 @@ def kivi_settings(draw):
 
 @st.composite
 def kivi_streams(draw, settings, tokens, shapes=before_tokens):
-    """Keys whose blocks, and values whose tokens, are on exact codes group by group."""
+    """Keys with exact codes in the groups of each block, and values in those of each token."""
     bits, group, residual = settings["bits"], settings["group"], settings["residual"]
     shape = draw(shapes)
     width, blocks = group * draw(st.integers(1, 2)), -(-tokens // residual)
@@ -52,7 +52,7 @@ def kivi_streams(draw, settings, tokens, shapes=before_tokens):
 
 @st.composite
 def kivi_prefill(draw):
-    """A prompt of up to three buffers and a part."""
+    """Inputs of a prompt of up to three buffers and a part of one."""
     settings = draw(kivi_settings())
     tokens = draw(st.integers(0, 3 * settings["residual"] + 1))
     keys, values = draw(kivi_streams(settings, tokens))
@@ -61,7 +61,7 @@ def kivi_prefill(draw):
 
 @st.composite
 def kivi_append(draw):
-    """A cache, and what comes next."""
+    """A cache and its next tokens."""
     settings = draw(kivi_settings())
     prompt = draw(st.integers(0, 2 * settings["residual"]))
     new = draw(st.integers(0, settings["residual"] + 1))
@@ -73,7 +73,7 @@ def kivi_append(draw):
 
 @st.composite
 def kivi_caches(draw):
-    """A cache that has seen anything."""
+    """A cache after any tokens."""
     x = draw(kivi_append())
     return reference.kivi_append(**x)
 

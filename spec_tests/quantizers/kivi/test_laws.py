@@ -1,4 +1,4 @@
-"""KIVI: what HEX's Table 2 compares with."""
+"""KIVI, which HEX's Table 2 compares with."""
 
 from itertools import pairwise
 
@@ -19,7 +19,7 @@ SHAPES = st.sampled_from([(1,), (2,), (2, 1)])
 
 @st.composite
 def gaussian(draw, most=3):
-    """A stream of real numbers and its settings."""
+    """A stream of Gaussian numbers, and its settings."""
     settings = draw(kivi_settings())
     tokens = draw(st.integers(1, most * settings["residual"] + 1))
     shape = (*draw(SHAPES), tokens, settings["group"] * draw(st.integers(1, 2)))
@@ -32,7 +32,7 @@ def gaussian(draw, most=3):
 
 @st.composite
 def cut(draw):
-    """A stream on exact codes, its settings, and where it is cut."""
+    """A stream with exact codes, its settings, and the places at which calls cut it."""
     settings = draw(kivi_settings())
     tokens = draw(st.integers(1, 4 * settings["residual"]))
     stream = draw(kivi_streams(settings, tokens, SHAPES))
@@ -42,7 +42,7 @@ def cut(draw):
 
 
 def parts(stream, start, stop):
-    """Return a stretch of keys and values."""
+    """Return the keys and values of a range of tokens."""
     return [x[..., start:stop, :] for x in stream]
 
 
@@ -115,7 +115,7 @@ def test_codes_are_used_where_they_are_supposed_to_be(impl, keys, values, bits):
     gaussian_tensor(2, 8, 4), st.integers(1, 8), st.sampled_from([torch.float16, torch.bfloat16])
 )
 def test_clamping_before_rounding_gives_the_same_codes(impl, x, bits, dtype):
-    # far from zero, where stored scales are off by as much as a step
+    # with an offset at which stored scales are wrong by as much as a step
     keys = (x + 50).to(dtype)
     cache = impl.kivi_prefill(keys, keys, bits, group=4, residual=8, scales=torch.float16)
     codes = impl.unpack_bits(cache.key_words, bits, 8)[..., 0, :, :].unflatten(-1, (2, 4))

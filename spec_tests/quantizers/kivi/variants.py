@@ -1,4 +1,4 @@
-"""KIVI token by token."""
+"""KIVI, one token at a time."""
 
 # pyright: reportCallIssue=false
 
@@ -12,7 +12,7 @@ from spec_tests.variants.registry import register_variant
 
 
 def coded(rows, bits, group, scales):
-    """Return rows as words, steps and minima, a group at a time."""
+    """Return the words, steps and minima of rows, one group at a time."""
     parts = [reference.quantise(part, bits, scales=scales) for part in rows.split(group, -1)]
     words = reference.pack_bits(torch.cat([part.codes for part in parts], -1), bits)
     return (
@@ -24,7 +24,7 @@ def coded(rows, bits, group, scales):
 
 @register_variant("kivi_append")
 def token_by_token(cache, keys, values):
-    """Buffer each token; a full buffer of keys goes at once, values go one by one."""
+    """Buffer each token; quantise keys when the buffer is full, and values one by one."""
     key_parts = cache.key_words, cache.key_steps, cache.key_minima
     value_parts = cache.value_words, cache.value_steps, cache.value_minima
     held_keys, held_values = cache.residual_keys.clone(), cache.residual_values.clone()
@@ -74,7 +74,7 @@ def from_nothing(keys, values, bits=2, group=32, residual=32, scales=None):
 
 @register_variant("kivi_read")
 def with_repeated_scales(cache):
-    """Repeat steps and minima for each member of their group."""
+    """Repeat steps and minima for each member of the group."""
 
     def restored(words, steps, minima, length):
         codes = reference.unpack_bits(words, cache.bits, length)

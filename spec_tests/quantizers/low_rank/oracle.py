@@ -14,7 +14,7 @@ def product(left: Matrix, right: Matrix) -> Matrix:
 
 
 def orthonormal(x: Matrix) -> Matrix:
-    """Return an orthonormal basis of the columns: Gram and Schmidt's, twice for good measure."""
+    """Return an orthonormal basis of the columns, by the Gram-Schmidt process applied twice."""
     basis: Matrix = []
     for column in transposed(x):
         for _ in range(2):
@@ -27,7 +27,7 @@ def orthonormal(x: Matrix) -> Matrix:
 
 
 def low_rank(x: Matrix, rank: int, rounds: int, seed: int) -> Matrix:
-    """Return the matrix of a rank that the power iteration finds."""
+    """Return the low-rank matrix that the power iteration finds."""
     if rank == 0 or not any(map(any, x)):
         return [[0.0] * len(row) for row in x]
     stream = np.random.RandomState([seed, 4])

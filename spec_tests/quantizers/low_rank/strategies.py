@@ -1,4 +1,4 @@
-"""Matrices of a rank that is known."""
+"""Strategies for matrices of a known rank."""
 
 import numpy as np
 import torch
@@ -11,12 +11,12 @@ matrices = st.sampled_from([(4, 3), (6, 2), (3, 4), (5, 4), (3, 3), (1, 2), (0, 
 
 
 def up_to(most):
-    """Numbers up to a greatest one, all as often."""
+    """Return a strategy for the numbers from 0 to `most`, with equal probability."""
     return st.sampled_from(range(most, -1, -1))
 
 
 def one_channel_per_token(shape, most, random):
-    """Give each token of each head one channel, no channel more than `most` tokens."""
+    """Give each token of each head one channel, and each channel at most `most` tokens."""
     tokens, width = shape[-2:]
     mask = np.zeros(shape, bool)
     for head in np.ndindex(*shape[:-2]):
@@ -28,7 +28,7 @@ def one_channel_per_token(shape, most, random):
 
 @st.composite
 def low_rank(draw):
-    """Matrices of orthogonal columns, of zeros, or any."""
+    """Matrices with orthogonal columns, matrices of zeros, or Gaussian ones."""
     random = np.random.default_rng(draw(seeds))
     shape = (*draw(st.sampled_from([(), (2,), (2, 2), (0, 2)])), *draw(matrices))
     kind = draw(st.sampled_from(["orthogonal", "zero", "any"]))
@@ -47,9 +47,9 @@ def low_rank(draw):
 
 
 def is_partial(x, rank):
-    """Whether a correction has fewer columns than a matrix has directions: its start counts.
+    """Whether a correction has a lower rank than its matrix: its result depends on the start.
 
-    At the whole rank, or none, every start leads to the same product.
+    At full rank, and at rank 0, every start gives the same product.
     """
     return 0 < rank < int(torch.linalg.matrix_rank(x.double()).amax()) if x.numel() else False
 

@@ -18,7 +18,7 @@ SEEDS = st.integers(0, 100)
 
 
 def left_over(impl, x, rank, seed=0, rounds=3):
-    """Return the norm of what a correction leaves, a matrix."""
+    """Return the norm of the matrix minus its correction."""
     factors = impl.low_rank(x, rank, rounds, seed)
     return torch.linalg.matrix_norm(x - factors.left @ factors.right.mT)
 
@@ -35,7 +35,7 @@ def test_a_higher_rank_never_leaves_more(impl, x, seed, rounds):
 
 @given(st.integers(1, 5).flatmap(lambda n: gaussian_tensor(2, n, n)), st.integers(0, 3), SEEDS)
 def test_full_rank_leaves_nothing(impl, x, extra, seed):
-    # turns: no direction is stronger than another
+    # rotations: all directions are equally strong
     turn = torch.linalg.qr(x.double()).Q
     factors = impl.low_rank(turn, x.shape[-1] + extra, seed=seed)
     assert_close(factors.left @ factors.right.mT, turn, x.shape[-1])
@@ -70,7 +70,7 @@ def test_the_correction_is_what_one_number_at_a_time_gives(impl, x):
 
 @given(gaussian_tensor(9, 4), st.integers(1, 3), SEEDS)
 def test_directions_much_stronger_than_the_rest_are_found(impl, x, rank, seed):
-    """Each pass leaves a sixteenth of the others in them, wherever the iteration starts."""
+    """Each pass divides the weaker directions by sixteen, from any start."""
     left, _, right = torch.linalg.svd(x.double(), full_matrices=False)
     strengths = torch.where(torch.arange(4) < rank, 16.0, 1.0).double()
     x = left * strengths @ right

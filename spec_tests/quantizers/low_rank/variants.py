@@ -10,9 +10,9 @@ from spec_tests.variants.registry import register_variant
 
 @register_variant("low_rank")
 def orthonormal_at_each_pass(x, rank, rounds=3, seed=0):
-    """Make the block orthonormal whenever it has passed: powers neither grow nor fade.
+    """Orthonormalise the block after each pass, so that powers neither overflow nor vanish.
 
-    The block is Gaussian, of torch's stream.
+    The block is Gaussian, from a stream of torch.
     """
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     rank = min(rank, *x.shape[-2:])

@@ -5,11 +5,11 @@ from spec_tests.mutants.registry import register_mutants
 mutant = register_mutants("quantizers/outliers")
 mutant("""
 test_outliers_are_those_found_one_row_at_a_time
-  by_magnitude: outliers are the largest magnitudes
+  by_magnitude: outliers are the largest absolute values
   -     order = x.sort(dim=-1, descending=True, stable=True).indices
   +     order = x.abs().sort(dim=-1, descending=True, stable=True).indices
   +     order = torch.cat([order[..., ::2], order[..., 1::2].flip(-1)], -1)
-  overlapping_ends: each end is chosen on its own, so that equals overlap
+  overlapping_ends: both ends are chosen independently, so that they may overlap
   -     order = x.sort(dim=-1, descending=True, stable=True).indices
   +     half = x.shape[-1] // 2
   +     order = x.sort(dim=-1, descending=True, stable=True).indices[..., :half]
@@ -20,7 +20,7 @@ test_a_block_of_twenty_tokens_has_no_outlier_at_two_percent
   - return Fraction(str(ratio)) * members // 2
   + return round(Fraction(str(ratio)) * members / 2)
 test_a_share_is_the_decimal_number_it_is_written_as
-  binary_share_of_outliers: a share is the binary number next to it
+  binary_share_of_outliers: a share is read as a binary number, not as a decimal
   - Fraction(str(ratio)) * members
   + int(ratio * members)
 """)

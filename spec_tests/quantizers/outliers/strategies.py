@@ -1,4 +1,4 @@
-"""Rows to set outliers apart in."""
+"""Strategies for rows with outliers."""
 
 from hypothesis import strategies as st
 
@@ -10,7 +10,7 @@ shares = st.sampled_from([0.0, 0.02, 0.25, 0.5, 1.0])
 
 @st.composite
 def outlier_mask(draw):
-    """Rows with many ties, and any share of them."""
+    """Rows with many ties, and any share of outliers."""
     shape = (*draw(heads), draw(st.integers(0, 12)))
     return dict(x=draw(grid(*shape, low=-4, high=4)), ratio=draw(shares))
 

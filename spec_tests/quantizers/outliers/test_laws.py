@@ -1,4 +1,4 @@
-"""The largest and the smallest members of a row: GEAR's sparse part."""
+"""The largest and smallest members of a row: GEAR's sparse part."""
 
 from fractions import Fraction
 

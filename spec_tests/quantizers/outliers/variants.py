@@ -1,4 +1,4 @@
-"""Other ways to set outliers apart."""
+"""Other ways to mark outliers."""
 
 import math
 from fractions import Fraction
@@ -11,7 +11,7 @@ from spec_tests.variants.registry import register_variant
 
 @register_variant("outlier_mask")
 def by_rank(x, ratio=0.02):
-    """Rank all members, the earlier of equals first."""
+    """Rank all members, with the earlier of equals first."""
     count = math.floor(Fraction(str(ratio)) * x.shape[-1] / 2)
     rank = (-x).argsort(dim=-1, stable=True).argsort(dim=-1)
     return (rank < count) | (rank >= x.shape[-1] - count)

@@ -5,11 +5,11 @@ from spec_tests.mutants.registry import register_mutants
 mutant = register_mutants("quantizers/published_sizes")
 mutant("""
 test_the_sizes_printed_for_kivi_are_a_formula_of_three_prompts
-  one_scale_a_group: a group has one scale
+  one_scale_a_group: a group has one scale, not two
   - 2 / group
   + 1 / group
 test_ours_is_the_mean_over_prompts
-  size_of_the_mean_prompt: prompts are averaged before they are weighed
+  size_of_the_mean_prompt: the size is that of the mean prompt, not the mean of the prompts' sizes
   - partial(weigh, method), prompts,
   + partial(weigh, method), [sum(prompts) // len(prompts)],
 test_ours_is_what_the_layouts_weigh

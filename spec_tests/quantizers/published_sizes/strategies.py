@@ -1,4 +1,4 @@
-"""Prompts and models to weigh."""
+"""Strategies for prompts and models."""
 
 from hypothesis import strategies as st
 

@@ -22,12 +22,12 @@ def test_printed_sizes_are_beside_ours(impl):
         "KIVI-4": 34.20,
         "KIVI-2": 21.70,
     }
-    # the formula counts a full buffer, and codes for what is in it
+    # the formula counts a full buffer, and also the codes of its tokens
     for name in ("KIVI-4", "KIVI-2"):
         assert rows[name].paper - 64 * 100 / 900 < rows[name].ours < rows[name].paper
-    # two bits in sixteen
+    # two bits of sixteen
     assert rows["KIVI-4"].ours - rows["KIVI-2"].ours < 100 / 8
-    # the places of outliers, two bytes each, make the difference
+    # the difference is the places of outliers, two bytes each
     places = sum(50 * impl.gear_size(n).outliers / (4 * 1024 * n) for n in PROMPTS) / 3
     assert rows["GEAR"].ours - places < rows["GEAR"].paper < rows["GEAR"].ours
 

@@ -1,4 +1,4 @@
-"""Shares in another order of sums."""
+"""Shares whose sums have another order."""
 
 from statistics import fmean
 
@@ -15,7 +15,7 @@ def over_a_common_denominator(bits, group, residual, tokens):
 
 @register_variant("quantizer_sizes")
 def prompt_by_prompt(prompts=(900, 1304, 1021), kv_heads=8, width=128):
-    """Average bytes a token."""
+    """Average the bytes of a token."""
 
     def percent(size):
         each = fmean(size(n).total / n for n in prompts)

@@ -1,4 +1,4 @@
-"""Caches to weigh, and prompts to weigh beforehand."""
+"""Strategies for caches, and for prompts whose size is computed in advance."""
 
 import torch
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ dtypes = st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.fl
 
 @st.composite
 def kivi_size(draw):
-    """Any prompt, any layout."""
+    """Inputs with any prompt and any layout."""
     settings = draw(kivi_settings())
     del settings["scales"]
     sizes = dict(

@@ -1,4 +1,4 @@
-"""What KIVI and GEAR weigh."""
+"""The sizes of KIVI's and GEAR's caches."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Sizes by weighing a cache of zeros."""
+"""The sizes of caches of zeros."""
 
 import torch
 
@@ -9,7 +9,7 @@ from spec_tests.variants.registry import register_variant
 
 @register_variant("quantizer_bytes")
 def by_elements(cache):
-    """Count elements, and multiply by what one takes."""
+    """Count elements, and multiply by the bytes of one."""
 
     def weight(*tensors):
         return sum(x.numel() * x.element_size() for x in tensors)
@@ -34,7 +34,7 @@ def by_elements(cache):
 def of_an_empty_prompt(
     tokens, bits=2, group=32, residual=32, kv_heads=8, width=128, dtype=torch.float16
 ):
-    """Make the cache and weigh it."""
+    """Build the cache of zeros and count its bytes."""
     zeros = torch.zeros(kv_heads, tokens, width, dtype=dtype)
     return by_elements(reference.kivi_prefill(zeros, zeros, bits, group, residual))
 
@@ -43,6 +43,6 @@ def of_an_empty_prompt(
 def of_an_empty_span(
     tokens, bits=4, outliers=0.02, rank=4, kv_heads=8, width=128, dtype=torch.float16
 ):
-    """Make the cache and weigh it."""
+    """Build the cache of zeros and count its bytes."""
     zeros = torch.zeros(kv_heads, tokens, width, dtype=dtype)
     return by_elements(reference.gear_prefill(zeros, zeros, bits, outliers, rank))

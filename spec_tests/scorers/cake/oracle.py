@@ -8,7 +8,7 @@ Head = list[list[float]]
 
 
 def observed(queries: Head, keys: Head, window: int) -> Head:
-    """Return what each of the last queries gives to each token before them."""
+    """Return the weights of each of the last queries on the tokens before the window."""
     seen = []
     for back in range(window, 0, -1):
         visible = keys[: len(keys) - back + 1]
@@ -46,7 +46,7 @@ def scores(
 def preference(
     queries: list[Head], keys: list[Head], window: int, tau1: float, tau2: float
 ) -> float:
-    """Return the entropy times the variance, each to its power."""
+    """Return the entropy times the variance, each raised to its power."""
     if len(keys[0]) <= window:
         return 0.0
     group = len(queries) // len(keys)

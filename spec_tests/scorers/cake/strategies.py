@@ -1,4 +1,4 @@
-"""Draws of CAKE's windows."""
+"""Strategies for CAKE's windows."""
 
 import torch
 from hypothesis import strategies as st
@@ -12,7 +12,7 @@ temperatures = st.sampled_from([0.5, 1.0, 2.0])
 
 @st.composite
 def observation_window_inputs(draw, batch=batches):
-    """Grouped heads, a window shorter or longer than the tokens, as many queries or more."""
+    """Inputs with grouped heads, any window, and at least as many queries as the window."""
     batch, width, window = draw(batch), draw(st.integers(1, 3)), draw(st.sampled_from([2, 3, 2, 4]))
     kv_heads, group, tokens = draw(key_heads), draw(groups), draw(lengths)
     count = draw(st.integers(min(window, tokens), tokens))
@@ -27,9 +27,9 @@ def observation_window_inputs(draw, batch=batches):
 
 @st.composite
 def cake(draw, shape=observation_window_inputs()):  # noqa: B008
-    """Pooling wider than what it pools; a variance that is heavy, yet not all there is.
+    """Inputs with kernels that may exceed the pooled tokens, and small weights of the variance.
 
-    At the default weight of 200 the score is a variance, which amplifies what the weights are off.
+    At the default weight of 200 the variance dominates the score, and amplifies rounding errors.
     """
     gamma, kernel = st.sampled_from([0.0, 1.0, 8.0]), st.sampled_from([1, 3, 5, 7])
     return draw(shape) | dict(gamma=draw(gamma), kernel=draw(kernel))
@@ -37,7 +37,7 @@ def cake(draw, shape=observation_window_inputs()):  # noqa: B008
 
 @st.composite
 def cake_preference(draw, shape=observation_window_inputs()):  # noqa: B008
-    """Temperatures on either side of 1."""
+    """Inputs with temperatures below and above 1."""
     return draw(shape) | dict(tau1=draw(temperatures), tau2=draw(temperatures))
 
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spec("GraphKV-CAKE")
 
 @st.composite
 def grouped(draw, group, number=gaussian_tensor):
-    """Two rows of an odd number of tokens, padded differently, with the given groups."""
+    """Two rows with an odd number of tokens, different padding, and the given groups."""
     tokens, width = draw(st.sampled_from([5, 7])), draw(st.integers(1, 2))
     kv_heads = 1 if group == 8 else 2
     return dict(
@@ -64,7 +64,7 @@ def test_the_window_is_protected_and_has_no_score(impl, x):
 
 @given(cake())
 def test_a_window_of_queries_is_enough(impl, x):
-    """Those before it say nothing, so that a prompt in chunks need hold no more of them."""
+    """Earlier queries change nothing, so that a prompt in chunks can drop them."""
     count, window = x["queries"].shape[-2], x["window"]
     last = x["queries"][..., max(0, count - window) :, :]
     earlier = torch.cat([9.0 - x["queries"][..., : max(0, count - window), :], last], -2)

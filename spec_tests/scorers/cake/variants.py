@@ -1,4 +1,4 @@
-"""Other ways to weigh mean and variance of a window's attention."""
+"""Other ways to combine mean and variance of a window's attention."""
 
 import torch
 import torch.nn.functional as F
@@ -9,14 +9,14 @@ from spec_tests.variants.registry import register_variant
 
 
 def observed(queries, keys, window, valid, dtype):
-    """Return what the last queries give to the tokens before them; none if there is no such."""
+    """Return the weights of the last queries on the tokens before the window, which may be none."""
     old = max(0, keys.shape[-2] - window)
     first = max(0, queries.shape[-2] - window)
     return weights(queries[..., first:, :], keys, valid, dtype=dtype)[..., :old]
 
 
 def scored(indicator, keys, window, valid, kernel, dtype):
-    """Return the mean over the group, pooled."""
+    """Return the pooled mean over the group."""
     scores, mask = torch.zeros(keys.shape[:-1], dtype=dtype), real(valid, keys)
     if indicator.numel():
         mean = indicator.mean(-2)
@@ -27,7 +27,7 @@ def scored(indicator, keys, window, valid, kernel, dtype):
 
 @register_variant("cake")
 def by_var(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
-    """Take the variance by the library."""
+    """Use the library's variance."""
     dtype = accumulation_dtype(queries, keys)
     seen = observed(queries, keys, window, valid, dtype)
     if not seen.numel():
@@ -38,7 +38,7 @@ def by_var(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
 
 @register_variant("cake")
 def by_pairs(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
-    """A variance is half the mean square of the difference of two, in float64."""
+    """Compute the variance as half the mean squared difference of pairs, in float64."""
     dtype = accumulation_dtype(queries, keys)
     seen = observed(queries, keys, window, valid, torch.float64)
     apart = (seen[..., :, None, :] - seen[..., None, :, :]).square().sum((-3, -2))
@@ -48,7 +48,7 @@ def by_pairs(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
 
 @register_variant("cake_preference")
 def by_library(queries, keys, window=32, tau1=1.0, tau2=1.0, valid=None):
-    """Sum entropies and variances over everything at once."""
+    """Sum entropies and variances over all axes at once."""
     seen = observed(queries, keys, window, valid, torch.float64)
     if not seen.shape[-1] or not seen.numel():
         return torch.zeros(keys.shape[:-3])
@@ -59,7 +59,7 @@ def by_library(queries, keys, window=32, tau1=1.0, tau2=1.0, valid=None):
 
 @register_variant("cake_preference", "values")
 def head_by_head(queries, keys, window=32, tau1=1.0, tau2=1.0, valid=None):
-    """Sum over heads last."""
+    """Sum over heads in a loop."""
     seen = observed(queries, keys, window, valid, torch.float64).movedim((-4, -3), (0, 1))
     entropy, change = torch.zeros(2, *keys.shape[:-3], dtype=torch.float64)
     for head in seen.flatten(0, 1):

@@ -5,11 +5,11 @@ from spec_tests.mutants.registry import register_mutants
 mutant = register_mutants("scorers/cake_budgets")
 mutant("""
 test_exact_budgets_add_up_to_all_there_is
-  cake_remainder_lost: what truncation and clipping leave over is lost
+  cake_remainder_lost: places left over by truncation and clipping are lost
   - while left:
   + while left < 0:
 test_budgets_hold_the_window_and_no_more_than_there_is
-  cake_unclipped: a layer may get more than there is
+  cake_unclipped: a layer may get more places than the prompt has tokens
   - int(lengths[row])
   + 2**20
             shares = [max
@@ -18,25 +18,25 @@ vector:what-truncation-leaves-goes-to-the-first
   - enumerate(below)
   + enumerate(below[::-1])
 test_every_step_of_an_exact_cascade_shares_the_whole_budget
-  cake_clairvoyant: a layer gets its final share at once
+  cake_clairvoyant: a layer gets its final share in the first step
   - divided(wishes[: step + 1], (keep - window) * layers, shares)
   + divided(wishes, (keep - window) * layers, shares[-1:] * layers)[: step + 1]
 vector:what-is-gone-does-not-come-back
-  cake_resurrected: the last step shares out as if nothing had been evicted
+  cake_resurrected: the last step ignores earlier evictions
   - shares = [*shares, max(0, length - window)]
   + shares = [*(shares if step + 1 < layers else step * [length]), max(0, length - window)]
 vector:what-a-deal-overfills-is-lost
-  cake_nothing_lost: what a deal overfills is given on
+  cake_nothing_lost: places beyond a layer's limit go to other layers
   - _adjusted
   + _shared
                 shares = divided(wishes, 
 test_a_prompt_of_a_window_more_than_the_budget_is_kept_whole
-  cake_always_evicts: a prompt of a window more than the budget is evicted from
+  cake_always_evicts: evicts even if the prompt exceeds the budget by at most a window
   -         if exact or length > keep + window:
   +         if True:
                 divided
 vector:the-authors-cascade-ends-a-place-short
-  cake_cascade_spends_all: what a layer cannot take back goes to another
+  cake_cascade_spends_all: places that a layer lost go to other layers
   - _adjusted
   + _shared
                     shares = divided(wishes[

@@ -1,8 +1,8 @@
-"""CAKE's budgets by counting, on whole numbers."""
+"""CAKE's budgets by counting, on integers."""
 
 
 def budgets(wishes: list[int], keep: int, tokens: int, window: int, exact: bool) -> list[int]:
-    """Return the budgets of whole preferences, by the rules as told and nothing clever."""
+    """Return the budgets of integer preferences, by the stated rules in the simplest way."""
     layers, room = len(wishes), max(0, tokens - window)
     if not exact and tokens <= keep + window:
         return [tokens] * layers
@@ -12,7 +12,7 @@ def budgets(wishes: list[int], keep: int, tokens: int, window: int, exact: bool)
 
 
 def cascade(wishes: list[int], keep: int, tokens: int, window: int, exact: bool) -> list[list[int]]:
-    """Return the budgets after each layer: a layer has room for what the step before left it."""
+    """Return the budgets after each layer; each step can only reduce earlier budgets."""
     layers, room = len(wishes), max(0, tokens - window)
     shares, out = [], []
     for step in range(1, layers + 1):
@@ -27,7 +27,7 @@ def cascade(wishes: list[int], keep: int, tokens: int, window: int, exact: bool)
 
 
 def dealt(wishes: list[int], total: int, rooms: list[int]) -> list[int]:
-    """Return whole shares of a total, the rest dealt out one place at a time."""
+    """Return integer shares of a total; the rest is given out one place at a time."""
     everyone = sum(wishes)
     shares = [
         min(wish * total // everyone if everyone else 0, room)
@@ -42,7 +42,7 @@ def dealt(wishes: list[int], total: int, rooms: list[int]) -> list[int]:
 
 
 def overfilled(wishes: list[int], total: int, rooms: list[int]) -> list[int]:
-    """Return whole shares of a total, the rest dealt out blindly, in two rounds, and then cut."""
+    """Return integer shares; the rest is given out in two rounds without a check, then clipped."""
     everyone, most = sum(wishes), max(rooms)
     shares = [wish * total // everyone if everyone else 0 for wish in wishes]
     cut = sum(share - most for share in shares if share > most)

@@ -1,4 +1,4 @@
-"""Draws of preferences and budgets."""
+"""Strategies for preferences and budgets."""
 
 from functools import partial
 
@@ -11,17 +11,17 @@ from spec_tests.strategies import Refusal, gaussian_tensor, grid
 
 @st.composite
 def cake_budgets(draw, most=14):
-    """Preferences of a grid, with zeros and ties, or any; budgets from nothing to too much.
+    """Preferences from a grid, with zeros and ties, or Gaussian; budgets from nothing to too much.
 
-    Some are so much larger than others that layers are full, and others nearly.
+    Some preferences are so large that their layers are full or nearly full.
     """
     layers, batch = draw(st.sampled_from([3, 4, 5, 2, 6, 1, 0])), draw(batches)
     window = draw(st.integers(0, 4))
-    # a share that all but fills the budget leaves no gap between two roundings of its quota
+    # if one share almost equals the budget, its quota can round in two ways
     of_grid = partial(grid, high=8)
     number, power = draw(st.sampled_from([(of_grid, 1), (gaussian_tensor, 1), (of_grid, 4)]))
     rows, beyond = torch.Size(batch).numel(), draw(st.integers(0, most))
-    # a prompt is evicted from where it is longer than the budget and a window
+    # eviction starts where a prompt is longer than the budget plus the window
     near = st.sampled_from([2, 1, 3, 5, 0, 8]).map(lambda more: beyond + 2 * window + more)
     lengths = draw(st.lists(near | st.integers(0, most), min_size=rows, max_size=rows))
     tokens = torch.tensor(lengths, dtype=torch.int64).reshape(batch)

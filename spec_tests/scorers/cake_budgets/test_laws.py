@@ -17,23 +17,23 @@ budgeted = INPUTS["cake_budgets"]
 
 
 def lengths(x):
-    """Return the number of tokens of every row."""
+    """Return the number of tokens of each row."""
     return torch.as_tensor(x["tokens"]).expand(x["preferences"].shape[1:])
 
 
 def whole(x):
-    """Return what all layers are to share beside their windows."""
+    """Return the total budget of all layers without their windows."""
     return torch.tensor((x["keep"] - x["window"]) * len(x["preferences"]))
 
 
 def room(x):
-    """Return how many tokens each row has beside the window."""
+    """Return the number of tokens of each row outside the window."""
     return (lengths(x) - x["window"]).clamp(min=0)
 
 
 @st.composite
 def counted(draw):
-    """Integer preferences, some above all others; a budget, a length and a window."""
+    """Integer preferences, some far above the others; a budget, a length and a window."""
     wishes = draw(st.lists(st.sampled_from([1, 2, 0, 3, 8, 9, 40]), min_size=1, max_size=6))
     window, beyond = draw(st.integers(0, 2)), draw(st.integers(0, 12))
     tokens = draw(st.integers(0, 16) | st.integers(0, 4).map(lambda n: beyond + 2 * window + n))

@@ -1,4 +1,4 @@
-"""Other ways to share out a budget."""
+"""Other ways to divide a budget."""
 
 import numpy as np
 import torch
@@ -7,26 +7,26 @@ from spec_tests.variants.registry import register_variant
 
 
 def lengths(preferences, tokens):
-    """Return the number of tokens of every row."""
+    """Return the number of tokens of each row."""
     return torch.as_tensor(tokens).expand(preferences.shape[1:])
 
 
 def quotas(wishes, total):
-    """Divide in float32, or in float64 if the wishes are of that."""
+    """Return the quotas, computed in float32, or in float64 for preferences of that dtype."""
     wishes = wishes.to(torch.promote_types(wishes.dtype, torch.float32))
     share = wishes / wishes.sum()
     return [int(part * total) for part in share.nan_to_num(0)]
 
 
 def dealt(shares, left, most):
-    """Deal so many places out, one at a time, to those that are not full."""
+    """Give `left` places out, one at a time, to the layers that are not full."""
     waiting = [layer for layer, share in enumerate(shares) if share < most]
     for place in range(left if waiting else 0):
         shares[waiting[place % len(waiting)]] += 1
 
 
 def divided(wishes, total, rooms, exact):
-    """Return the places of each layer beside its window."""
+    """Return the places of each layer without its window."""
     shares, most = quotas(wishes, total), max(rooms)
     if exact:
         shares = [min(pair) for pair in zip(shares, rooms, strict=True)]
@@ -44,7 +44,7 @@ def divided(wishes, total, rooms, exact):
 
 @register_variant("cake_budgets", "values")
 def in_float32(preferences, keep, tokens, window=32, exact=False):
-    """Round down quotients of floating-point numbers."""
+    """Round down quotients of floats."""
     budgets, layers = torch.zeros(preferences.shape, dtype=torch.int64), len(preferences)
     every = lengths(preferences, tokens)
     for place in np.ndindex(*every.shape):
@@ -60,7 +60,7 @@ def in_float32(preferences, keep, tokens, window=32, exact=False):
 
 @register_variant("cake_cascade", "values")
 def step_by_step(preferences, keep, tokens, window=32, exact=False):
-    """Divide anew among the layers so far, each with the room that it had left."""
+    """Divide again among the layers so far, each limited to its share of the step before."""
     layers = len(preferences)
     budgets = torch.zeros(layers, *preferences.shape, dtype=torch.int64)
     every = lengths(preferences, tokens)

@@ -5,13 +5,13 @@ from spec_tests.mutants.registry import register_mutants
 mutant = register_mutants("scorers/expected_attention")
 mutant("""
 test_scores_agree_with_scalar_loops
-  epsilon_ignored: epsilon is left out
+  epsilon_ignored: epsilon is ignored
   - (scores + epsilon) * values
   + scores * values
-  values_ignored: values do not weigh
+  values_ignored: scores are not multiplied by the length of values
   - (scores + epsilon) * values.to(exact).norm(dim=-1)
   + scores + epsilon
-  width_ignored: logits are not scaled by the width
+  width_ignored: logits are not divided by the root of the width
   - key @ mean / math.sqrt(width)
   + key @ mean
 test_scores_are_in_the_ratio_of_mean_exponentials
@@ -23,20 +23,20 @@ vector:a-covariance-is-over-twice-the-width
   - ((key @ covariance) * key).sum(-1) / (2 * width)
   + 0
 test_sinks_are_protected_and_the_rest_scores_as_without_them
-  sinks_shared: sinks share the softmax
+  sinks_shared: sinks are in the softmax
   -         start = first + sinks
   -         protected[row][:, first:start] = True
   +         start, protected[row][:, first : first + sinks] = first, True
 test_a_padded_row_scores_as_it_does_alone
-  expected_padding_seen: padding shares the softmax
+  expected_padding_seen: padding is in the softmax
   - logits.softmax(-1)
   + torch.cat([logits.new_zeros(first), logits]).softmax(-1)[first:]
 vector:the-groups-attention-is-averaged
-  expected_group_max: the best of the group counts
+  expected_group_max: the largest score of a group counts, not the mean
   - start:] += logits.softmax(-1) / group
   + start:].clamp_(min=logits.softmax(-1))
 test_scores_agree_with_scalar_loops[4]
-  expected_heads_in_turn: query heads are dealt out to key heads in turn
+  expected_heads_in_turn: query head h uses key head h modulo the number of key heads
   -             mean = turn @ statistics.mean[row][h].to(exact)
   -             covariance = turn @ statistics.covariance[row][h]
   +             asking = h % group * keys.shape[-3] + h // group

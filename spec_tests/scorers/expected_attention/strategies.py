@@ -1,4 +1,4 @@
-"""Draws of moments, keys and values."""
+"""Strategies for moments, keys and values."""
 
 import torch
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ from spec_tests.strategies import Refusal
 
 @st.composite
 def expected_attention(draw):
-    """Grouped heads; one rotation for all rows, or one each."""
+    """Inputs with grouped heads; one rotation for all rows, or one each."""
     batch, kv_heads, group = draw(batches), draw(key_heads), draw(groups)
     tokens, width, number = draw(lengths), draw(st.integers(1, 3)), draw(numbers)
     one, each = draw(number(width, width)), draw(number(*batch, width, width))
@@ -37,7 +37,7 @@ turn = torch.eye(2)
 
 
 def unknown(statistics: QueryStatistics) -> QueryStatistics:
-    """Return statistics whose means are no numbers."""
+    """Return statistics whose means are NaN."""
     return statistics._replace(mean=statistics.mean * torch.nan)
 
 

@@ -20,7 +20,7 @@ drawn = expected_attention()
 
 @st.composite
 def grouped(draw, group):
-    """Two rows of an odd number of tokens, padded differently, with the given groups."""
+    """Two rows with an odd number of tokens, different padding, and the given groups."""
     tokens, width = draw(st.sampled_from([3, 5])), draw(st.integers(1, 2))
     number = lambda *shape: draw(signed_sixteenths(*shape))  # noqa: E731
     kv_heads = 1 if group == 8 else 2
@@ -62,7 +62,7 @@ def test_scores_agree_with_scalar_loops(impl, group, data):
 
 @given(grid(1, low=-16), grid(1, high=16), grid(1, 3, 1, low=-16))
 def test_scores_are_in_the_ratio_of_mean_exponentials(impl, mean, variance, keys):
-    """The exponential of a logit, averaged over Gaussian queries by quadrature."""
+    """The exponential of a logit, averaged over Gaussian queries by numerical integration."""
     given_moments = statistics(impl, mean[None], variance[None, None])
     scored = impl.expected_attention(given_moments, keys, torch.ones_like(keys), torch.eye(1), 0)
     nodes, weights = np.polynomial.hermite_e.hermegauss(40)

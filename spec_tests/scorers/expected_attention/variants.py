@@ -1,4 +1,4 @@
-"""Other ways to expect attention."""
+"""Other ways to compute expected attention."""
 
 import torch
 
@@ -9,7 +9,7 @@ from spec_tests.variants.registry import register_variant
 
 @register_variant("expected_attention")
 def by_einsum(statistics, keys, values, rotation, sinks=4, epsilon=0.0, valid=None):
-    """Turn the keys back, not the moments forth."""
+    """Rotate the keys backward instead of rotating the moments."""
     kv_heads, width = keys.shape[-3], keys.shape[-1]
     dtype = accumulation_dtype(keys, values, rotation, statistics.mean, statistics.covariance)
     turned = keys.to(dtype) @ rotation.to(dtype)[..., None, :, :]
@@ -28,7 +28,7 @@ def by_einsum(statistics, keys, values, rotation, sinks=4, epsilon=0.0, valid=No
 
 @register_variant("expected_attention", "values")
 def token_by_token(statistics, keys, values, rotation, sinks=4, epsilon=0.0, valid=None):
-    """Exponentials first, in float64, and their sum at the end."""
+    """Compute exponentials in float64, and normalise at the end."""
     kv_heads, tokens, width = keys.shape[-3:]
     dtype = accumulation_dtype(keys, values, rotation, statistics.mean, statistics.covariance)
     group = statistics.mean.shape[-2] // max(1, kv_heads)

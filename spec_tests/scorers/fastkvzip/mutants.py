@@ -15,14 +15,14 @@ test_scores_agree_with_scalar_loops
   - rivals.logsumexp(-1)
   + rivals.exp().mean(-1).log()
 vector:cross-entropy-of-real-tokens
-  padding_judged: padding is part of the mean
+  padding_judged: padding counts in the mean
   - entropy.movedim(-2, 0)[:, valid]
   + entropy
 test_the_loss_agrees_with_scalar_loops
-  squared_error: the error is squared
+  squared_error: the loss is a squared error
   - F.binary_cross_entropy(
   + F.mse_loss(
-  loss_averaged_over_heads: the loss is averaged over heads
+  loss_averaged_over_heads: the loss is averaged over heads, not summed
   - entropy.mean() * scores.shape[-2]
   + entropy.mean()
 """)

@@ -8,7 +8,7 @@ Vector = list[float]
 
 
 def normal(y: Vector, scale: Vector, epsilon: float) -> Vector:
-    """Return the vector over the root of its mean square."""
+    """Return the vector divided by the root of its mean square."""
     size = math.sqrt(dot(y, y) / len(y) + epsilon)
     return [a * c / size for a, c in zip(scale, y, strict=True)]
 
@@ -30,7 +30,7 @@ def score(x: Vector, gate: dict, head: int, epsilon: float) -> float:
 
 
 def loss(scores: Vector, targets: Vector) -> float:
-    """Return the mean binary cross-entropy of one head, logarithms cut at -100."""
+    """Return the mean binary cross-entropy of one head, with logarithms of at least -100."""
 
     def log(share: float) -> float:
         return max(-100.0, math.log(share)) if share else -100.0

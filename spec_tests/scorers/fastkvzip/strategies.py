@@ -1,4 +1,4 @@
-"""Draws of FastKVzip's gates."""
+"""Strategies for FastKVzip's gates."""
 
 import torch
 from hypothesis import strategies as st
@@ -28,7 +28,7 @@ def gates(draw, hidden, number):
 
 @st.composite
 def fastkvzip(draw):
-    """Hidden states of any width, and recent windows that may cover everything."""
+    """Hidden states of any width, and recent windows that may cover all tokens."""
     batch, tokens, width = draw(batches), draw(lengths), draw(st.integers(1, 3))
     number = draw(numbers)
     return dict(
@@ -43,7 +43,7 @@ def fastkvzip(draw):
 
 @st.composite
 def fastkvzip_loss(draw):
-    """Scores and targets from 0 to 1, both included, and at least one real token."""
+    """Scores and targets in [0, 1], and at least one real token."""
     shape = (*draw(st.sampled_from([(), (2,)])), draw(st.integers(1, 2)), draw(st.integers(1, 6)))
     valid = torch.arange(shape[-1]) >= draw(st.integers(0, shape[-1] - 1))
     valid = valid.expand(*shape[:-2], -1).contiguous()
@@ -78,7 +78,7 @@ nowhere = Refusal("valid", lambda v: v & False, ValueError, "true somewhere")
 
 
 def ungrouped(weights: GateWeights) -> GateWeights:
-    """Return the weights of no query heads."""
+    """Return the weights of a gate without query heads."""
     parts = dict(query=weights.query[:, :0], query_bias=weights.query_bias[:, :0])
     return weights._replace(**parts, bias=weights.bias[:, :0])
 

@@ -18,7 +18,7 @@ gated, judged = fastkvzip(), fastkvzip_loss()
 
 @st.composite
 def grouped(draw, group):
-    """Two rows of an odd number of tokens, padded differently, with the given groups."""
+    """Two rows with an odd number of tokens, different padding, and the given groups."""
     number = lambda *shape: draw(signed_sixteenths(*shape))  # noqa: E731
     tokens, weights = draw(st.sampled_from([3, 5])), draw(gated)["weights"]
     shapes = ((1, group, 2, 2), (1, group, 2), (2,), (1, 2, 2), (2,), (1, 3, 2), (1, group))

@@ -12,7 +12,7 @@ from spec_tests.variants.registry import register_variant
 
 @register_variant("fastkvzip")
 def by_softmax(hidden, weights, sinks=4, recent=None, epsilon=1e-6, valid=None):
-    """The token is one of several that a softmax is over."""
+    """Compute a softmax over the token and the learned keys."""
     dtype, dim = accumulation_dtype(hidden, *weights), weights.query.shape[-2]
     x, gate = hidden.to(dtype), type(weights)(*(part.to(dtype) for part in weights))
     query = torch.einsum("...tc,hgdc->...hgtd", x, gate.query) + gate.query_bias[:, :, None]
@@ -30,7 +30,7 @@ def by_softmax(hidden, weights, sinks=4, recent=None, epsilon=1e-6, valid=None):
 
 @register_variant("fastkvzip", "values")
 def as_printed(hidden, weights, sinks=4, recent=None, epsilon=1e-6, valid=None):
-    """Add up powers of differences."""
+    """Divide powers by their sum, as printed."""
 
     def normed(y, scale):
         return y / torch.sqrt(torch.mean(y * y, -1, keepdim=True) + epsilon) * scale
@@ -52,7 +52,7 @@ def as_printed(hidden, weights, sinks=4, recent=None, epsilon=1e-6, valid=None):
 
 @register_variant("fastkvzip_loss")
 def by_logarithms(scores, targets, valid=None):
-    """Logarithms that are cut at −100."""
+    """Compute logarithms of at least −100."""
     dtype = accumulation_dtype(scores, targets)
     s, t = scores.to(dtype), targets.to(dtype)
     terms = t * s.log().clamp(min=-100) + (1 - t) * (1 - s).log().clamp(min=-100)

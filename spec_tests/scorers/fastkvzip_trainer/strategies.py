@@ -1,4 +1,4 @@
-"""Draws of a few steps of training."""
+"""Strategies for a few steps of training."""
 
 import torch
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ from spec_tests.strategies import Refusal, always, gaussian_tensor, grid
 
 @st.composite
 def train_fastkvzip(draw):
-    """A few steps over a few tokens."""
+    """Inputs of a few steps on a few tokens."""
     batch, tokens, width = draw(st.sampled_from([(), (2,)])), draw(st.integers(1, 4)), 2
     valid = torch.arange(tokens) >= draw(st.integers(0, tokens - 1))
     valid = valid.expand(*batch, -1).contiguous()

@@ -16,11 +16,11 @@ pytestmark = pytest.mark.spec("HubKV-FastKVzip")
 trained = train_fastkvzip()
 SMALL = dict(group=2, dim=2, learned=2)
 few = settings(max_examples=10)
-"""A step costs milliseconds, and a slope that is wrong is wrong anywhere."""
+"""A step takes milliseconds, and a wrong gradient is wrong on any input."""
 
 
 def gradient(impl, weights, x):
-    """Return the slope of the loss at some weights."""
+    """Return the gradient of the loss at given weights."""
     leaves = type(weights)(*(part.clone().requires_grad_() for part in weights))
     scores = impl.fastkvzip(x["hidden"].double(), leaves, epsilon=1e-6).scores
     loss = impl.fastkvzip_loss(scores, x["targets"].double())
@@ -35,14 +35,14 @@ def lessons(draw):
 
 
 def pace(i, steps):
-    """Return the share of the learning rate in step `i`: up slowly, halved at a half, and again."""
+    """Return the factor of the learning rate in step `i`: a linear warm-up, then halved twice."""
     if i < steps / 100:
         return 0.01 * i
     return 1.0 if i < steps / 2 else 0.5 if i < 3 * steps / 4 else 0.25
 
 
 def stepped(weights, slopes, rate, momentum):
-    """Return the weights after as many steps as there are `slopes`, functions of the weights."""
+    """Return the weights after one step for each of `slopes`, functions that return gradients."""
     speed = tuple(torch.zeros_like(part) for part in weights)
     for i, slope in enumerate(slopes):
         speed = tuple(momentum * v + g for v, g in zip(speed, slope(weights), strict=True))
@@ -86,7 +86,7 @@ def test_steps_go_down_the_slope_of_the_loss_with_momentum(impl, x, momentum, st
 
 
 def test_the_first_hundredth_of_the_steps_is_slow(impl):
-    """In 101 steps the first takes nothing of the rate and the second a hundredth."""
+    """In 101 steps the first has a learning rate of 0, and the second a hundredth of it."""
     hidden = torch.tensor([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5]], dtype=torch.float64)
     x = dict(hidden=hidden, targets=torch.tensor([[0.0, 1.0]], dtype=torch.float64))
     choices = dict(group=1, dim=1, learned=1, rate=2.0**-8, momentum=0.0)
@@ -107,7 +107,7 @@ def test_a_token_is_seen_again_only_after_the_others(impl, seed):
     found = impl.train_fastkvzip(hidden, targets, **choices, steps=6, sample=1)
 
     def alone(token):
-        """Return the slope that one token makes."""
+        """Return the gradient of one token, as a function of the weights."""
         x = dict(hidden=hidden[token, None], targets=targets[:, token, None])
         return lambda weights: gradient(impl, weights, x)
 

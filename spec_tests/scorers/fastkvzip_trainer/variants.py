@@ -1,4 +1,4 @@
-"""Another trainer, that draws otherwise."""
+"""Another trainer, with other random numbers."""
 
 import torch
 from torch import nn
@@ -8,7 +8,7 @@ from spec_tests.variants.registry import register_variant
 
 
 class Gate(nn.Module):
-    """Weights that start as numpy-like uniform numbers, by torch's own stream in one piece."""
+    """Weights that start uniform, from one stream of torch."""
 
     def __init__(self, hidden, kv_heads, group, dim, learned, seed, dtype, spread):
         super().__init__()
@@ -39,7 +39,7 @@ class Gate(nn.Module):
 
 @register_variant("FastKVzipGate")
 def gate(hidden, kv_heads, group, dim=16, learned=16, seed=0, dtype=torch.float32, spread=0.0):
-    """Return a gate of another draw."""
+    """Return a gate of other random numbers."""
     return Gate(hidden, kv_heads, group, dim, learned, seed, dtype, spread)
 
 
@@ -48,7 +48,7 @@ def by_hand(
     hidden, targets, group, steps=5000, rate=0.2, momentum=0.9, sample=1000, dim=16, learned=16,
     seed=0, epsilon=1e-6, valid=None, spread=0.0,
 ):  # fmt: skip
-    """Move each weight against its slope, without an optimiser; hand out tokens from the back."""
+    """Update each weight by its gradient without an optimiser; take tokens from the end."""
     dtype = torch.promote_types(hidden.dtype, torch.float32)
     mask = torch.ones(hidden.shape[:-1], dtype=torch.bool) if valid is None else valid
     x, wanted = hidden[mask].to(dtype), targets.movedim(-2, 0)[:, mask].to(dtype)

@@ -17,7 +17,7 @@ scorers/scored/test_laws.py::test_a_padded_row_scores_as_the_row_alone[h2o]
   - cache, log_sum_exp=known)
   + keys[row][:, :seen], log_sum_exp=known)[..., first:]
 test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logit
-  sum_of_the_query_before: the log-sum-exp is that of another query
+  sum_of_the_query_before: the log-sum-exp is that of the query before
   - known_of(log_sum_exp, slice(q, q + 1), row)
   + None if log_sum_exp is None else log_sum_exp[row][:, q - 1, None]
 test_chunks_and_single_steps_add_up_to_the_whole_prompt
@@ -25,11 +25,11 @@ test_chunks_and_single_steps_add_up_to_the_whole_prompt
   - total[..., : mass.shape[-1]] = mass
   + total[..., : mass.shape[-1]] = 0
 test_the_mass_is_the_score_of_protected_tokens_too
-  sentinel_for_recent: recent tokens score a sentinel
+  sentinel_for_recent: recent tokens get a higher score
   - widen(mass), 0)
   + widen(mass) + last, 0)
 test_half_are_recent_and_half_the_heaviest_of_the_others
-  nobody_protected: heavy hitters may be recent, so that fewer others are
+  nobody_protected: heavy hitters may be recent tokens, so that there are fewer of the others
   - real & last
   + real & False
 test_the_last_real_tokens_are_protected_half_the_budget_unless_told
@@ -37,7 +37,7 @@ test_the_last_real_tokens_are_protected_half_the_budget_unless_told
   - recent = keep // 2 if
   + recent = (keep + 1) // 2 if
 vector:a-decoded-query-sees-the-whole-cache
-  aligned_at_the_front: the first query sits at the first key
+  aligned_at_the_front: the first query is aligned with the first key
   - seen = tokens - count + q + 1
   + seen = q + 1
 """)

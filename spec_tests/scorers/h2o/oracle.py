@@ -11,7 +11,7 @@ Head = list[list[float]]
 
 
 def draws(queries: list[Head], keys: list[Head], last: int) -> list[list[list[float]]]:
-    """Return what every token draws from the last queries of every query head, key head outside."""
+    """Return each token's mass from the last queries, for each key head and its query heads."""
     tokens, group = len(keys[0]), len(queries) // len(keys)
     drawn = []
     for h, cache in enumerate(keys):
@@ -27,7 +27,7 @@ def draws(queries: list[Head], keys: list[Head], last: int) -> list[list[list[fl
 
 
 def h2o_mass(queries: list[Head], keys: list[Head]) -> list[list[float]]:
-    """Return the attention each token draws from every query of its group."""
+    """Return the attention mass of each token, from every query of its group."""
     return [
         [math.fsum(member[t] for member in group) for t in range(len(cache))]
         for group, cache in zip(draws(queries, keys, len(keys[0])), keys, strict=True)
@@ -35,7 +35,7 @@ def h2o_mass(queries: list[Head], keys: list[Head]) -> list[list[float]]:
 
 
 def h2o_kept(mass: list[float], keep: int) -> set[int]:
-    """Return the recent half of the budget and the heaviest of the tokens before it."""
+    """Return the recent half of the budget, and the heaviest earlier tokens."""
     before = max(0, len(mass) - keep // 2)
     heavy = sorted(range(before), key=lambda t: (-mass[t], t))[: keep - keep // 2]
     return {*heavy, *range(before, len(mass))}

@@ -1,4 +1,4 @@
-"""Draws of queries and of the mass so far."""
+"""Strategies for queries, and for mass from earlier calls."""
 
 import torch
 from hypothesis import strategies as st
@@ -21,7 +21,7 @@ from spec_tests.strategies import Refusal, grid
 
 @st.composite
 def h2o_mass(draw):
-    """A sequence and what some of its first tokens have drawn before."""
+    """A sequence, and the mass of its first tokens from earlier calls, or None."""
     x = draw(attended_with_optional_log_sum_exp())
     *heads, tokens, _ = x["keys"].shape
     before = grid(*heads, tokens - draw(st.integers(0, tokens)))
@@ -30,7 +30,7 @@ def h2o_mass(draw):
 
 @st.composite
 def h2o(draw):
-    """Masses with ties; a window that may cover everything."""
+    """Masses with ties; a window that may cover all tokens."""
     batch, tokens, keep = draw(batches), draw(lengths), draw(st.integers(0, 10))
     return dict(
         mass=draw(grid(*batch, draw(key_heads), tokens)),

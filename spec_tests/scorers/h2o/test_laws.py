@@ -1,4 +1,4 @@
-"""H2O: attention accumulated so far, half of the budget for recent tokens."""
+"""H2O: accumulated attention; half of the budget is for recent tokens."""
 
 import math
 

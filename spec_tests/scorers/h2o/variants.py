@@ -1,4 +1,4 @@
-"""Other ways to add up what tokens draw."""
+"""Other ways to sum attention mass."""
 
 import torch
 
@@ -8,7 +8,7 @@ from spec_tests.variants.registry import register_variant
 
 
 def added(drawn, mass, valid):
-    """Return what is drawn and what was before it, nothing at padding."""
+    """Return the sum of new and earlier mass, 0 at padding."""
     total = drawn if mass is None else drawn.to(torch.promote_types(drawn.dtype, mass.dtype))
     if mass is not None:
         total[..., : mass.shape[-1]] += mass
@@ -17,14 +17,14 @@ def added(drawn, mass, valid):
 
 @register_variant("h2o_mass")
 def by_one_softmax(queries, keys, mass=None, valid=None, log_sum_exp=None):
-    """Make all weights at once in float64: short prompts."""
+    """Compute all weights at once in float64, for short prompts."""
     drawn = weights(queries, keys, valid, log_sum_exp, torch.float64).sum((-3, -2))
     return added(drawn.to(accumulation_dtype(queries, keys, log_sum_exp)), mass, valid)
 
 
 @register_variant("h2o_mass")
 def by_online_softmax(queries, keys, mass=None, valid=None, log_sum_exp=None):
-    """Walk over blocks of keys twice: for the sum of the powers, then for the weights."""
+    """Loop over blocks of keys twice: for the sum of exponentials, then for the weights."""
     kv_heads, tokens, width = keys.shape[-3:]
     dtype, count = accumulation_dtype(queries, keys, log_sum_exp), queries.shape[-2]
     asking = queries.to(dtype).unflatten(-3, (kv_heads, queries.shape[-3] // max(1, kv_heads)))
@@ -33,7 +33,7 @@ def by_online_softmax(queries, keys, mass=None, valid=None, log_sum_exp=None):
     blocks = [slice(start, start + 2) for start in range(0, tokens, 2)]
 
     def logits(block):
-        """Return the logits of some keys, minus infinity where they are not seen."""
+        """Return the logits of some keys, minus infinity where a query does not see them."""
         seen = mask[..., None, block] & (at[block] <= at[tokens - count :, None])
         unseen = ~seen[..., None, None, :, :]
         return (asking @ keys[..., None, block, :].to(dtype).mT).masked_fill(unseen, -torch.inf)
@@ -49,7 +49,7 @@ def by_online_softmax(queries, keys, mass=None, valid=None, log_sum_exp=None):
         sums = most + total.log()
     else:
         sums = log_sum_exp.unflatten(-2, asking.shape[-4:-2])
-    # queries that are padding ask nothing
+    # padded queries have no weights
     asks = mask[..., None, None, tokens - count :, None]
     drawn = [
         torch.where(asks, (logits(b) - sums[..., None]).exp(), 0).sum((-3, -2)) for b in blocks

@@ -1,4 +1,4 @@
-"""Other ways to measure keys."""
+"""Other ways to compute the length of keys."""
 
 # pyright: reportArgumentType=false
 
@@ -13,7 +13,7 @@ from spec_tests.variants.registry import register_variant
 
 @register_variant("knorm")
 def by_norm(keys, valid=None, shift=False):
-    """As printed; in at least float32."""
+    """Use the norm, at least in float32."""
     scores = -keys.to(torch.promote_types(keys.dtype, torch.float32)).norm(dim=-1)
     mask = real(valid, keys)[..., None, :]
     scores = scores.masked_fill(~mask, 0)
@@ -35,7 +35,7 @@ def by_products(keys, valid=None, shift=False):
 @register_variant("knorm", "values")
 @among_tensors
 def with_numpy(keys, valid=None, shift=False):
-    """Over arrays."""
+    """Use NumPy arrays."""
     lengths = np.linalg.norm(keys.astype(np.promote_types(keys.dtype, np.float32)), axis=-1)
     mask = np.ones_like(lengths, bool) if valid is None else valid[..., None, :]
     lengths = np.where(mask, lengths, 0)

@@ -1,4 +1,4 @@
-"""Inputs of KVzip."""
+"""Strategies for inputs of KVzip."""
 
 import torch
 from hypothesis import strategies as st
@@ -21,7 +21,7 @@ some = st.sampled_from([(2,), ()])
 
 @st.composite
 def context(draw, busy):
-    """Keys, their padding, sinks and chunks of any size, and how to draw the rest."""
+    """Keys with padding, sinks and chunks of any size, and strategies for the other inputs."""
     batch, sinks = draw(some if busy else batches), draw(st.integers(0, 2 if busy else 4))
     kv_heads, group = draw(key_heads.filter(bool) if busy else key_heads), draw(groups)
     tokens, width = draw(lengths), draw(st.integers(1, 3))
@@ -37,7 +37,7 @@ def context(draw, busy):
 
 @st.composite
 def repetition(draw, keys, heads, number, busy):
-    """Queries and keys of one repeat input, perhaps padded."""
+    """Queries and keys of one repeat input, with or without padding."""
     *batch, kv_heads, _, width = keys.shape
     repeat = draw(st.integers(busy, 4))
     count = draw(st.integers(busy, repeat))
@@ -50,7 +50,7 @@ def repetition(draw, keys, heads, number, busy):
 
 @st.composite
 def kvzip_chunk(draw, busy=False):
-    """Any chunk, also one past the end; `busy`: with something to score, if it is not padding."""
+    """Inputs with any chunk, also one past the end; a `busy` one has a token to score."""
     x, heads, number = draw(context(busy))
     queries, repeat_keys, repeat_valid = draw(repetition(x["keys"], heads, number, busy))
     before = draw(grid(*x["keys"].shape[:-1]))
@@ -64,7 +64,7 @@ def kvzip_chunk(draw, busy=False):
 
 
 def chunk_count(x):
-    """Return how many chunks the longest row has."""
+    """Return the number of chunks of the longest row."""
     *batch, _, tokens, _ = x["keys"].shape
     lengths = torch.full(batch, tokens) if x["valid"] is None else x["valid"].sum(-1)
     longest = int(lengths.max()) if lengths.numel() else 0
@@ -95,12 +95,12 @@ bad_echo = Refusal("repeat_valid", with_last_token_padded, ValueError, "on the l
 
 
 def in_the_last(refusal: Refusal) -> Refusal:
-    """Return the refusal of one tensor as one of the last of two."""
+    """Return the refusal of one tensor as that of the second of two."""
     return refusal._replace(change=lambda parts: (parts[0], refusal.change(parts[1])))
 
 
 def bad_tuple(name: str) -> list[Refusal]:
-    """Refusals of what is not one tensor for each of two chunks."""
+    """Return refusals of a tuple that does not hold one tensor for each of two chunks."""
     return [
         Refusal(name, (), ValueError, "2 entries"),
         Refusal(name, lambda parts: parts[:1], ValueError, "2 entries"),

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spec("HubKV-KVzip")
 
 @st.composite
 def grouped(draw, group, number=gaussian_tensor):
-    """Two rows of an odd number of tokens, padded differently; two chunks of three, one sink."""
+    """Two rows of an odd number of tokens, differently padded; two chunks of three, one sink."""
     kv_heads = 1 if group == 8 else 2
     keys = draw(number(2, kv_heads, 7, 2))
     x = dict(keys=keys, chunk=3, sinks=1, valid=draw(masks((2,), 7)), repeat_valid=None)
@@ -35,7 +35,7 @@ def grouped(draw, group, number=gaussian_tensor):
 
 
 def rows(x):
-    """Yield every row, its first real token, and its repeat inputs without padding."""
+    """Yield each row, its first real token, and its repeat inputs without padding."""
     for row, first in starts(x):
         echoes = []
         for index, (asking, echo) in enumerate(zip(x["queries"], x["repeat_keys"], strict=True)):
@@ -94,7 +94,7 @@ def test_the_whole_context_is_its_chunks_one_after_the_other(impl, x):
 
 @given(kvzip_chunk(busy=True), st.integers(0, 4))
 def test_stretches_of_queries_combine_by_the_larger_score(impl, x, cut):
-    """Each sees what it sees in the whole: the repeat input up to its own last query."""
+    """Queries in parts see the same as in the whole: the repeat input up to their last query."""
     count, repeat = x["queries"].shape[-2], x["repeat_keys"].shape[-2]
     cut = min(cut, count)
     seen = repeat - count + cut

@@ -1,4 +1,4 @@
-"""Other ways to ask a repetition."""
+"""Other ways to compute KVzip's scores."""
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from spec_tests.variants.registry import register_variant
 def with_a_mask(
     queries, keys, repeat_keys, index, chunk=2000, sinks=4, valid=None, repeat_valid=None, past=None
 ):
-    """Let all of the context stand in the softmax, and hide what is neither sink nor chunk."""
+    """Compute logits of the whole context, and mask all but the sinks and the chunk."""
     kv_heads, tokens, width = keys.shape[-3:]
     count, repeat = queries.shape[-2], repeat_keys.shape[-2]
     dtype = accumulation_dtype(queries, keys, repeat_keys)
@@ -34,7 +34,7 @@ def with_a_mask(
 
 
 def same(one, other):
-    """Return two tensors of one dtype."""
+    """Return two tensors in their common dtype."""
     dtype = torch.promote_types(one.dtype, other.dtype)
     return one.to(dtype), other.to(dtype)
 
@@ -43,7 +43,7 @@ def same(one, other):
 def by_powers(
     queries, keys, repeat_keys, index, chunk=2000, sinks=4, valid=None, repeat_valid=None, past=None
 ):
-    """Row by row; powers over their sum, in float64."""
+    """Divide powers by their sum in float64, one row after another."""
     dtype = accumulation_dtype(queries, keys, repeat_keys)
     tokens, repeat = keys.shape[-2], repeat_keys.shape[-2]
     group = queries.shape[-3] // max(1, keys.shape[-3])

@@ -6,7 +6,7 @@ Vector = list[float]
 
 
 def rotated(vector: Vector, frequencies: Vector, position: int) -> Vector:
-    """Return a vector after the rotary embedding, halves turning together."""
+    """Return a vector after the rotary embedding, which pairs channels of the two halves."""
     half = len(frequencies)
     out = [0.0] * (2 * half)
     for i, frequency in enumerate(frequencies):

@@ -1,4 +1,4 @@
-"""Draws of frequencies and positions."""
+"""Strategies for frequencies and positions."""
 
 import torch
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ from spec_tests.strategies import Refusal, grid
 
 @st.composite
 def mean_rotation(draw):
-    """Any frequencies; one position for all rows, or one each."""
+    """Inputs with any frequencies, and one position for all rows or one each."""
     batch = draw(batches)
     one, each = draw(st.integers(0, 9)), draw(counts(batch, 9))
     return dict(

@@ -1,4 +1,4 @@
-"""The mean of the rotary embedding over positions to come."""
+"""The mean of the rotary embedding over future positions."""
 
 import pytest
 import torch

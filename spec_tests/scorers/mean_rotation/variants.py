@@ -9,7 +9,7 @@ from spec_tests.variants.registry import register_variant
 
 @register_variant("mean_rotation")
 def by_diagonals(frequencies, start, future=512):
-    """Average cosines and sines, and put them on diagonals."""
+    """Average cosines and sines, and put them on diagonals of blocks."""
     at = torch.as_tensor(start).double()[..., None] + torch.arange(future)
     angles = at[..., None] * frequencies.double()
     c, s = angles.cos().mean(-2).diag_embed(), angles.sin().mean(-2).diag_embed()
@@ -20,7 +20,7 @@ def by_diagonals(frequencies, start, future=512):
 @register_variant("mean_rotation", "values")
 @among_tensors
 def by_complex_numbers(frequencies, start, future=512):
-    """A rotation is a complex number, whose real part turns into itself."""
+    """Average complex exponentials, and use their real and imaginary parts."""
     at = np.asarray(start)[..., None] + np.arange(future)
     z = np.exp(1j * at[..., None] * frequencies.astype(np.float64)).mean(-2)
     eye = np.eye(len(frequencies))

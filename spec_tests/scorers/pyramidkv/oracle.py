@@ -15,7 +15,7 @@ def pyramidkv_budgets(
         return [keep] * layers
     steep = mean - mean // beta
     flat = tokens - window - mean
-    half = min(steep, flat)  # from the mean to the first layer, and down to the last
+    half = min(steep, flat)  # from the mean up to the first layer, and down to the last
     if not exact:
         return [keep + half - layer * (2 * half // (layers - 1)) for layer in range(layers)]
     line = [keep + half - Fraction(2 * half * layer, layers - 1) for layer in range(layers)]

@@ -1,4 +1,4 @@
-"""Draws of budgets and lengths."""
+"""Strategies for budgets and lengths."""
 
 import torch
 from hypothesis import strategies as st
@@ -8,10 +8,10 @@ from spec_tests.strategies import Refusal
 
 @st.composite
 def pyramidkv_budgets(draw):
-    """Prompts of any length beside the budget, one or several."""
+    """Prompts of any length relative to the budget, one or several."""
     window = draw(st.sampled_from([32, 8, 1, 0, 5]))
     spare = draw(st.sampled_from([30, 96, 7, 61, 0, 1, 50]))
-    # in halves of what the budget has beyond the window; negative: less than a window
+    # in halves of the budget without the window; negative: shorter than a window
     share = st.sampled_from([10, 3, 10, 3, -1, 2, 0, 1])
     length = share.map(lambda h: window + h * spare // 2 if h >= 0 else window // 2)
     several = st.lists(length, min_size=2, max_size=3) | st.just([])
@@ -25,7 +25,7 @@ def pyramidkv_budgets(draw):
     )
 
 
-# a line that rounding leaves short of its sum; layers that share evenly; one layer
+# a line whose rounded sum is too small; layers with equal budgets; one layer
 CORNERS = dict(
     pyramidkv_budgets=[
         dict(keep=40, layers=layers, tokens=tokens, window=8, beta=20, exact=True)

@@ -1,4 +1,4 @@
-"""PyramidKV: budgets along a line from the first layer down to the last."""
+"""PyramidKV: budgets that decrease linearly from the first layer to the last."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.spec("GraphKV-PyramidKV")
 
 
 def lengths(x):
-    """Return the number of tokens of every row."""
+    """Return the number of tokens of each row."""
     return torch.as_tensor(x["tokens"])
 
 

@@ -1,4 +1,4 @@
-"""Another way to draw the line of budgets."""
+"""Another way to compute PyramidKV's budgets."""
 
 import torch
 
@@ -28,7 +28,7 @@ def even(keep, layers, tokens, window, beta, exact):
         return [mean + half - layer * (2 * half // (layers - 1)) for layer in range(layers)]
     steps = [divmod(2 * half * layer, layers - 1) for layer in range(layers)]
     budgets = [mean + half - step - (rest > 0) for step, rest in steps]
-    # what rounding down left over goes to the largest remainders, which are the smallest rests
+    # places lost by rounding down go to the largest remainders, which have the smallest rests
     order = sorted(range(layers), key=lambda layer: (-(-steps[layer][1] % (layers - 1)), layer))
     for layer in order[: layers * mean - sum(budgets)]:
         budgets[layer] += 1

@@ -5,7 +5,7 @@ from spec_tests.mutants.registry import register_mutants
 mutant = register_mutants("scorers/query_statistics")
 mutant("""
 test_a_prompt_in_chunks_has_the_moments_of_one_piece
-  sinks_of_every_chunk: every chunk has sinks of its own
+  sinks_of_every_chunk: the first queries of every chunk are skipped as sinks
   - max(0, sinks - int(skipped[row]))
   + sinks
 test_moments_agree_with_scalar_loops
@@ -13,11 +13,11 @@ test_moments_agree_with_scalar_loops
   - (these - centre) / new
   + (these - centre) / max(1, new - 1)
 vector:a-chunk-continues-the-past
-  means_forgotten: a merged covariance forgets how far the means are apart
+  means_forgotten: a merged covariance ignores the distance of the two means
   - torch.outer(gap, gap)
   + torch.outer(0 * gap, gap)
 test_sinks_and_padding_do_not_count
-  sinks_counted: sinks count
+  sinks_counted: sinks are counted
   -         before, new = int(count[row]), chunk - first - skip
   -         skipped[row] += skip
   +         skipped[row], skip = skipped[row] + skip, 0

@@ -7,7 +7,7 @@ Matrix = list[Vector]
 
 
 def moments(queries: Matrix, width: int) -> tuple[Vector, Matrix]:
-    """Return mean and biased covariance of some queries, zeros of none."""
+    """Return mean and biased covariance of queries; zeros if there are none."""
     each = max(1, len(queries))
     mean = [math.fsum(q[c] for q in queries) / each for c in range(width)]
     covariance = [

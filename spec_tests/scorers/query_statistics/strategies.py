@@ -1,4 +1,4 @@
-"""Draws of queries and of their moments."""
+"""Strategies for queries and for their moments."""
 
 import torch
 from hypothesis import strategies as st
@@ -20,7 +20,7 @@ def counts(draw, batch, most):
 
 @st.composite
 def statistics(draw, batch, heads, width, number):
-    """Moments as queries might have them: the covariance is a square."""
+    """Moments of possible queries: the covariance is a matrix times its transpose."""
     mean, root = draw(number(*batch, heads, width)), draw(number(*batch, heads, width, width))
     count, skipped = draw(counts(batch, 9)), draw(counts(batch, 4))
     return QueryStatistics(count, skipped, mean, root @ root.mT / 4)
@@ -28,7 +28,7 @@ def statistics(draw, batch, heads, width, number):
 
 @st.composite
 def query_statistics(draw):
-    """A chunk of queries, with or without a past."""
+    """A chunk of queries, with or without earlier statistics."""
     batch, heads, width = draw(batches), draw(key_heads), draw(st.integers(1, 3))
     chunk, number = draw(lengths), draw(numbers)
     valid = past = None
@@ -46,7 +46,7 @@ def query_statistics(draw):
 
 some = torch.ones(1, 2, 3, 2)
 counted = QueryStatistics(torch.tensor([2]), torch.tensor([1]), some[:, :, 0], some[:, :, :2])
-# a past that has not skipped every sink
+# earlier statistics that skipped only some of the sinks
 CORNERS = dict(query_statistics=[dict(queries=some, sinks=2, valid=None, past=counted)])
 
 

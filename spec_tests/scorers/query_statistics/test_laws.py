@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spec("HubKV-ExpectedAttention")
 
 @st.composite
 def prompt(draw):
-    """Two rows of queries, padded differently, and no past."""
+    """Two rows of queries with different padding, without earlier statistics."""
     tokens, width = draw(st.integers(0, 9)), draw(st.integers(1, 2))
     return dict(
         queries=draw(signed_sixteenths(2, draw(st.integers(1, 3)), tokens, width)),
@@ -27,14 +27,14 @@ def prompt(draw):
 
 
 def counted(x, row):
-    """Return the queries of a row that count."""
+    """Return the queries of a row without padding and sinks."""
     tokens = x["queries"].shape[-2]
     count = tokens if x["valid"] is None else int(x["valid"][row].sum())
     return x["queries"][row][:, tokens - count :][:, x["sinks"] :]
 
 
 def assert_moments(actual, expected):
-    """Counts are equal, and moments up to rounding in the size of the queries, at most 1."""
+    """Assert equal counts, and moments up to the rounding of queries of size 1."""
     assert_equal(actual.counted, expected.counted)
     assert_equal(actual.skipped, expected.skipped)
     assert_close(actual.mean, expected.mean.double())

@@ -1,4 +1,4 @@
-"""Other ways to take moments."""
+"""Other ways to compute the moments of queries."""
 
 import torch
 
@@ -8,7 +8,7 @@ from spec_tests.variants.registry import register_variant
 
 
 def counting(queries, sinks, valid, past):
-    """Return which queries count, and how many sinks each row leaves out."""
+    """Return the mask of counted queries, and the number of sinks that each row has skipped."""
     mask = real(valid, queries)
     before = 0 if past is None else past.skipped
     skip = torch.minimum(mask.sum(-1), (sinks - torch.as_tensor(before)).clamp(min=0))
@@ -17,7 +17,7 @@ def counting(queries, sinks, valid, past):
 
 @register_variant("query_statistics")
 def by_weights(queries, sinks=4, valid=None, past=None):
-    """Merge sums about the common mean."""
+    """Merge sums relative to the common mean."""
     counts, skipped = counting(queries, sinks, valid, past)
     dtype = accumulation_dtype(queries, *(() if past is None else past[2:]))
     weight = counts.to(dtype)[..., None, :, None]
@@ -41,7 +41,7 @@ def by_weights(queries, sinks=4, valid=None, past=None):
 
 @register_variant("query_statistics", "values")
 def by_second_moments(queries, sinks=4, valid=None, past=None):
-    """Add up squares in float64, and take off the square of the mean at the end."""
+    """Sum squares in float64, and subtract the squared mean at the end."""
     counts, skipped = counting(queries, sinks, valid, past)
     dtype = accumulation_dtype(queries, *(() if past is None else past[2:]))
     these = queries.double() * counts[..., None, :, None]
@@ -58,7 +58,7 @@ def by_second_moments(queries, sinks=4, valid=None, past=None):
     total = count.clamp(min=1).double()[..., None, None]
     mean = first / total
     covariance = second / total[..., None] - mean[..., :, None] * mean[..., None, :]
-    if past is not None:  # nothing counted so far: what was there stays
+    if past is not None:  # if nothing is counted yet, the earlier moments stay
         none = (count == 0)[..., None, None]
         mean = torch.where(none, past.mean.double(), mean)
         covariance = torch.where(none[..., None], past.covariance.double(), covariance)

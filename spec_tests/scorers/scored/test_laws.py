@@ -1,4 +1,4 @@
-"""What all scorers have in common: padding, precision, no sentinels."""
+"""Properties of all scorers: padding, precision, no sentinels."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spec("HubKV-11", "GraphKV-4.1")
 
 sequences = attended(least=2, number=signed_sixteenths)
 
-# Of more than queries, keys and padding, or of several stretches of them: laws of their own.
+# These scorers have other arguments, or several sequences of queries, and their own laws.
 ELSEWHERE = ("expected_attention", "fastkvzip", "kvzip")
 SCORERS: dict[str, Callable[..., Any]] = {
     **{name: scorer for name, scorer in SCORED.items() if name not in ELSEWHERE},

@@ -5,37 +5,37 @@ from spec_tests.mutants.registry import register_mutants
 mutant = register_mutants("scorers/snapkv")
 mutant("""
 test_a_score_is_the_pooled_attention_of_the_window
-  uncounted_padding: averages at the ends leave the padding out
+  uncounted_padding: averages at the ends divide by the number of tokens inside
   - around.sum() / kernel
   + around.mean()
-  pooled_before_cut: the window is pooled into what lies before it
+  pooled_before_cut: tokens of the window are pooled with those before it
   - scores[row][h // group, first:start] += _pooled(observed[h], kernel, pooling) / group
   + pooled = _pooled(weights[h].sum(0), kernel, pooling) / group
   +             scores[row][h // group, first:start] += pooled[: start - first]
-  always_max: maxima are taken where averages are asked for
+  always_max: pooling always takes maxima
   - if pooling == "max" else
   + if pooling else
-  sum_over_the_group: scores are summed over the group
+  sum_over_the_group: scores are summed over the group, not averaged
   - kernel, pooling) / group
   + kernel, pooling)
-  mean_over_queries: queries are averaged where they are summed
+  mean_over_queries: scores are averaged over queries, not summed
   - kernel, pooling) / group
   + kernel, pooling) / group / window
 vector:maxima-are-taken-before-the-group-is-averaged
-  mean_before_max: the group is averaged before maxima are taken
+  mean_before_max: the group is averaged before pooling takes maxima
   - _pooled(observed[h], kernel, pooling) / group
   + _pooled(observed.unflatten(0, (kv_heads, -1)).mean(1)[h // group], kernel, pooling) / group
 vector:the-window-itself-draws-its-share
-  normalised_again: weights are normalised over what lies before the window
+  normalised_again: weights are normalised over the tokens before the window
   -             observed += weights[:, q, : start - first]
   +             seen = weights[:, q, : start - first]
   +             observed += seen / seen.sum(-1, keepdim=True)
 test_the_last_window_of_real_tokens_is_protected_and_scores_nothing
-  sentinel_in_the_window: the window scores a sentinel
+  sentinel_in_the_window: tokens of the window score 1
             protected[row][:, start:] = True
   +         scores[row][:, start:] = 1
 test_queries_before_the_window_say_nothing
-  window_at_the_front: the first queries observe, not the last
+  window_at_the_front: the first queries are used, not the last
   - queries[row][:, -window:]
   + queries[row][:, :window]
 test_a_score_is_of_what_the_log_sum_exp_leaves_of_a_logit

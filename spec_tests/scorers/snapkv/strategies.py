@@ -1,4 +1,4 @@
-"""Draws of windows."""
+"""Strategies for windows."""
 
 from hypothesis import strategies as st
 
@@ -17,7 +17,7 @@ from spec_tests.strategies import Refusal
 
 @st.composite
 def snapkv(draw):
-    """Windows shorter and longer than rows."""
+    """Inputs with windows shorter and longer than rows."""
     window = draw(st.integers(1, 5))
     return draw(attended_with_optional_log_sum_exp(least=window)) | dict(
         window=window,

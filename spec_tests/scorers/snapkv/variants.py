@@ -1,4 +1,4 @@
-"""Other ways to pool what a window draws."""
+"""Other ways to pool the attention of a window."""
 
 import torch
 import torch.nn.functional as F
@@ -9,7 +9,7 @@ from spec_tests.variants.registry import register_variant
 
 
 def drawn(queries, keys, window, valid, log_sum_exp):
-    """Return what each token before the window draws from it, for each query head."""
+    """Return the window's attention to each token before it, for each query head."""
     first = max(0, queries.shape[-2] - window)
     sums = None if log_sum_exp is None else log_sum_exp[..., first:]
     observed = weights(queries[..., first:, :], keys, valid, sums).sum(-2)
@@ -27,7 +27,7 @@ def scored(pooled, keys, window, valid):
 
 @register_variant("snapkv")
 def by_pooling(queries, keys, window=32, kernel=5, pooling="average", valid=None, log_sum_exp=None):
-    """Pool by the library."""
+    """Pool with the library's functions."""
     observed = drawn(queries, keys, window, valid, log_sum_exp)
     if observed.numel():
         pool = F.avg_pool1d if pooling == "average" else F.max_pool1d
@@ -38,7 +38,7 @@ def by_pooling(queries, keys, window=32, kernel=5, pooling="average", valid=None
 
 @register_variant("snapkv")
 def by_windows(queries, keys, window=32, kernel=5, pooling="average", valid=None, log_sum_exp=None):
-    """Lay the windows of the pooling side by side."""
+    """Unfold the pooling windows."""
     observed = drawn(queries, keys, window, valid, log_sum_exp)
     if observed.shape[-1]:
         around = F.pad(observed, (kernel // 2, kernel // 2)).unfold(-1, kernel, 1)
@@ -50,7 +50,7 @@ def by_windows(queries, keys, window=32, kernel=5, pooling="average", valid=None
 def by_running_sums(
     queries, keys, window=32, kernel=5, pooling="average", valid=None, log_sum_exp=None
 ):
-    """Average by differences of running sums."""
+    """Average by differences of cumulative sums."""
     observed = drawn(queries, keys, window, valid, log_sum_exp)
     dtype, tokens = accumulation_dtype(queries, keys, log_sum_exp), observed.shape[-1]
     if pooling == "max":

@@ -1,4 +1,4 @@
-"""Draws of rows and sinks."""
+"""Strategies for rows and sinks."""
 
 from hypothesis import strategies as st
 
@@ -9,7 +9,7 @@ from spec_tests.strategies import signed_sixteenths
 
 @st.composite
 def streaming_llm(draw):
-    """Rows shorter and longer than the sinks."""
+    """Inputs with rows shorter and longer than the sinks."""
     x = draw(attended(number=signed_sixteenths))
     return dict(keys=x["keys"], sinks=draw(st.sampled_from([2, 1, 4, 0, 3, 9])), valid=x["valid"])
 

@@ -9,7 +9,7 @@ from spec_tests.variants.registry import register_variant
 
 @register_variant("streaming_llm")
 def from_the_end(keys, sinks=4, valid=None):
-    """Count how many tokens come after."""
+    """Subtract the number of later tokens from that of all tokens."""
     mask = real(valid, keys)
     after = keys.shape[-2] - 1 - torch.arange(keys.shape[-2])
     position = (mask.sum(-1, keepdim=True) - after).clamp(min=0)

@@ -1,4 +1,4 @@
-// The functions of kv.js, and a cache after eviction: an example to judge.
+// The functions of kv.js, and a cache after eviction: an example to test.
 import { nested, tensor } from "./kv.js"
 
 export * from "./kv.js"
@@ -13,7 +13,7 @@ function heads(x, rank) {
   return nested({ ...x, shape: [product(x.shape.slice(0, lead)), ...x.shape.slice(lead)] })
 }
 
-/** What is left of a cache, in the order of the positions; one row after another if ragged. */
+/** The kept entries in order of positions; one head after another if ragged. */
 export function evict({ keys, values, kept }) {
   const lead = kept.shape.slice(0, -1)
   const width = keys.shape.at(-1)
@@ -34,7 +34,7 @@ export function evict({ keys, values, kept }) {
   return { ...left, offsets: tensor("int64", [offsets.length], offsets) }
 }
 
-/** Attention of each query over what its head kept, and over the tokens since. */
+/** Attention of each query over the kept entries of its head, and over newer tokens. */
 export function ragged_attention({ queries, cache, keys, values, valid = null, causal = true, scale = null }) {
   const [count, width] = queries.shape.slice(-2)
   const [kv_heads, tokens] = keys.shape.slice(-3)

@@ -1,6 +1,6 @@
-"""Functions of HubKV, and a cache after eviction, over nested lists: an example to judge.
+"""Functions of HubKV, and a cache after eviction, on nested lists: an example to test.
 
-It needs the standard library alone: `python judge.py example`.
+It needs only the standard library: `python judge.py example`.
 """
 
 from fractions import Fraction
@@ -30,7 +30,7 @@ def hub_mask(scores, radius=2, protected=None):
 
 
 def discount(scores, hubs, gamma=0.5):
-    """HubKV-7: a token that is no hub is worth less."""
+    """HubKV-7: the scores of tokens that are no hubs are multiplied by gamma."""
 
     def of_row(row, marks):
         return [score * (1 if hub else gamma) for score, hub in zip(row, marks, strict=True)]
@@ -39,7 +39,7 @@ def discount(scores, hubs, gamma=0.5):
 
 
 def gate(scores, corrected, ratio, power=2.0):
-    """HubKV-10: the more is removed, the more the correction counts."""
+    """HubKV-10: mix raw and corrected scores by a power of the removed ratio."""
     strength = ratio**power
 
     def of_row(row, other):
@@ -49,34 +49,34 @@ def gate(scores, corrected, ratio, power=2.0):
 
 
 def protected_mask(tokens, sinks=4, recent=None):
-    """HubKV-11: the first tokens and the latest two percent are kept."""
+    """HubKV-11: mark the first tokens, and the last two percent."""
     recent = tokens // 50 if recent is None else recent
     return [at < sinks or at >= tokens - recent for at in range(tokens)]
 
 
 def kept_count(pool, ratio):
-    """HubKV-1: the entries that stay, of the ratio's exact decimal."""
+    """HubKV-1: the number of kept entries, computed from the ratio's exact decimal."""
     return floor((1 - Fraction(str(ratio))) * pool)
 
 
 def ranking(scores):
-    """C1: positions from the highest score to the lowest, of equal ones the first."""
+    """C1: positions from the highest score to the lowest; of equal scores the first comes first."""
     return rows(lambda row: sorted(range(len(row)), key=lambda at: (-row[at], at)), scores)
 
 
 def retain(scores, protected=None, keep=None, ratio=None, scope="head"):
-    """HubKV-3: mark the best entries of each pool, protected ones before all others."""
+    """HubKV-3: mark the best entries of each pool, protected ones first."""
     if not flat(scores):
         return scores
     protected = protected or rows(lambda row: [False] * len(row), scores)
     axes = {"head": 1, "layer": 2, "model": depth(scores)}[scope]
-    if scope == "model" and axes > 3:  # a batch row is a pool of its own
+    if scope == "model" and axes > 3:  # each batch row is its own pool
         return by_batch_row(scores, protected, keep, ratio)
     return marked(scores, protected, keep, ratio, axes)
 
 
 def marked(scores, protected, keep, ratio, axes):
-    """Mark the best of each pool, which spans the last axes."""
+    """Mark the best entries of each pool along the last axes."""
     if depth(scores) > axes:
         keeps = keep if isinstance(keep, list) else [keep] * len(scores)
         parts = zip(scores, protected, keeps, strict=True)
@@ -89,7 +89,7 @@ def marked(scores, protected, keep, ratio, axes):
 
 
 def by_batch_row(scores, protected, keep, ratio):
-    """Mark the best of each batch row, the second axis, over all layers and heads."""
+    """Mark the best entries of each batch row, the second axis, over all layers and heads."""
     found = []
     for at in range(len(scores[0])):
         row, aside = [layer[at] for layer in scores], [layer[at] for layer in protected]
@@ -102,7 +102,7 @@ def by_batch_row(scores, protected, keep, ratio):
 
 
 def evict(keys, values, kept):
-    """C8: what is left, in the order of the positions; one row after another if ragged."""
+    """C8: the kept entries in order of positions; one head after another if ragged."""
     places = rows(lambda row: [at for at, keep in enumerate(row) if keep], kept)
     counts = [len(row) for row in heads(places)]
 
@@ -122,7 +122,7 @@ def evict(keys, values, kept):
 
 
 def ragged_attention(queries, cache, keys, values, valid=None, causal=True, scale=None):
-    """GraphKV-4.1: a query attends to what its head kept, and to the tokens since."""
+    """GraphKV-4.1: attention of each query to the kept entries of its head and to newer tokens."""
     if not flat(queries) or not flat(keys):
         raise NotImplementedError("an axis without elements")
     of_keys, of_values, outputs = heads(keys, 2), heads(values, 2), []
@@ -171,14 +171,14 @@ def flat(tensor):
 
 
 def heads(tensor, axes=1):
-    """Return the slices along the last axes, of all heads."""
+    """Return the slices along the last axes for all heads."""
     if depth(tensor) <= axes:
         return [tensor]
     return [one for part in tensor for one in heads(part, axes)]
 
 
 def along(function, tensor, places):
-    """Apply a function to the vectors and the places of each head."""
+    """Apply a function to the vectors and the index of each head."""
     if places and isinstance(places[0], list):
         return [along(function, *pair) for pair in zip(tensor, places, strict=True)]
     return function(tensor, places)

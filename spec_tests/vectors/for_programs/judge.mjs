@@ -1,9 +1,9 @@
-// Hold a JavaScript module against the archive: node judge.mjs [MODULE] [--level edges] [--own-caches]
+// Compare a JavaScript module with the archive: node judge.mjs [MODULE] [--level edges] [--own-caches]
 //
 // A tensor is { shape, dtype, data } with a flat `data`, and a record is an object of its fields.
 // The module's functions have the names of the vectors, and take their arguments as one object.
 // MODULE is ./example.mjs unless given; the levels are values, edges and errors.
-// With --own-caches the caches of traces are of any form, and the steps that read them are compared.
+// With --own-caches the caches of traces may have any form, and only the steps that read them are compared.
 import { createHash } from "node:crypto"
 import { readdirSync, readFileSync } from "node:fs"
 import { dirname, join, resolve } from "node:path"
@@ -19,7 +19,7 @@ const is_object = (x) => x !== null && typeof x === "object" && !Array.isArray(x
 const lengths = (x) => (Array.isArray(x) ? [x.length, ...lengths(x[0])] : [])
 const flat = (x) => [x].flat(Infinity)
 
-/** What a JSON value stands for. */
+/** The value of a JSON value. */
 function read(value) {
   if (typeof value === "string") return WORDS[value] ?? value
   if (!is_object(value)) return value
@@ -67,7 +67,7 @@ const near = (actual, expected, tolerance) =>
   (Number.isNaN(actual) && Number.isNaN(expected)) ||
   (typeof actual === "number" && Math.abs(actual - expected) <= (tolerance ?? 0))
 
-/** The result of a call, and what is wrong with it if something is. */
+/** The result of a call, and its difference from the expected one, or nothing. */
 function judged(module, one, inputs, own_caches = false) {
   const refusal = one.expected?.error
   let result
@@ -91,7 +91,7 @@ function judge_vectors(module, vectors, levels) {
     .map((one) => ({ place: one.id, ...judged(module, one, read_fields(one.inputs)) }))
 }
 
-/** The outcome of each step up to the first wrong one; those that need a lacking one are left out. */
+/** The outcome of each step up to the first wrong one; steps that need a lacking one are skipped. */
 function judge_trace(module, trace, own_caches) {
   const results = {}
   const outcomes = []

@@ -1,10 +1,10 @@
-"""Hold a Python module against the archive: `python judge.py [MODULE] [options]`.
+"""Compare a Python module with the archive: `python judge.py [MODULE] [options]`.
 
 It needs the standard library alone. A tensor is nested lists, and a record is a dictionary of its
 fields, so dtypes are not compared. The module's functions have the names and arguments of the
-vectors. They refuse with ValueError or TypeError; a call that raises NotImplementedError is left
-out. MODULE is `example` unless given; the levels are `values`, `edges` and `errors`. With
-`--own-caches` the caches of traces are of any form, and the steps that read them are compared.
+vectors. A function refuses a call by ValueError or TypeError, and skips it by NotImplementedError.
+MODULE is `example` unless given; the levels are `values`, `edges` and `errors`. With `--own-caches`
+the caches of traces may have any form, and only the steps that read them are compared.
 """
 
 import argparse
@@ -23,7 +23,7 @@ WORDS = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
 
 
 def read(value):
-    """Return what a JSON value stands for."""
+    """Return the value of a JSON value."""
     if isinstance(value, str):
         return WORDS.get(value, value)
     if isinstance(value, list):
@@ -77,7 +77,7 @@ def flat(value):
 
 
 def judged(module, case, inputs, own_caches=False):
-    """Return the result of a call, and a line on what is wrong with it, or None."""
+    """Return the result of a call, and a line on its difference from the expected one, or None."""
     expected = case["expected"]
     refusal = isinstance(expected, dict) and "error" in expected
     try:
@@ -103,17 +103,17 @@ def is_cache(expected):
 
 
 def judge_vectors(module, file, level):
-    """Yield the id of each vector of a file that the module offers, and what is wrong with it."""
+    """Yield the id of each vector of a file that the module offers, and its difference or None."""
     for case in json.loads(file.read_text(encoding="utf-8")):
         if hasattr(module, case["function"]) and not case.get("drawn") and case["level"] in level:
-            with suppress(NotImplementedError):  # then it is left out
+            with suppress(NotImplementedError):  # the call is skipped
                 yield case["id"], judged(module, case, read(case["inputs"]))[1]
 
 
 def judge_trace(module, trace, own_caches):
-    """Yield the place of each step up to the first wrong one, and what is wrong with it.
+    """Yield the place of each step up to the first wrong one, and its difference or None.
 
-    A step whose function the module lacks is passed over, unless a later one needs its result.
+    A step whose function the module lacks is skipped, unless a later one needs its result.
     """
     results = {}
     for at, step in enumerate(trace["steps"]):
@@ -129,7 +129,7 @@ def judge_trace(module, trace, own_caches):
 
 
 def main():
-    """Print what is wrong, and the counts."""
+    """Print the differences and the counts."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("module", nargs="?", default="example")
     options.add_argument("--level", choices=LEVELS, default="edges")
