@@ -218,7 +218,7 @@ def spread(interval: list[float], form: str, sure: bool = False) -> str:
 
 
 def about_facts(measured: Figures) -> str:
-    """Return sentences on the run of shipped_facts.py, and on the clustering of scores."""
+    """Return sentences on the run of shipped_ablations.py, and on the clustering of scores."""
     about = measured["about"]
     middle, low, high = (format(bound, ".2f") for bound in measured["autocorrelation"])
     return (
