@@ -133,7 +133,7 @@ def presses() -> dict[str, str]:
         "factor": "equal up to a factor",
         "different": "different",
         "refused": "refused",
-        "unasked": "not to be asked",
+        "unasked": "not applicable",
     }
     counts, rest = [["kvpress", "here", *words.values()]], [["", "vector", "here", "kvpress"]]
     for press, rows in found.items():

@@ -146,7 +146,7 @@ def measured(
 
 
 def figures(row: Row, values: list[Tensor]) -> dict[str, Any]:
-    """Return the share of facts that a variant finds, and the share of their values kept by heads."""
+    """Return the shares of facts that a variant finds, and of their values that heads keep."""
     touched = sum(int(value.any(-1).sum()) for value in values)
     return {
         "needles": sum(map(sum, row.found)) / len(values),

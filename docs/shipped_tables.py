@@ -224,8 +224,8 @@ def about_facts(measured: Figures) -> str:
     return (
         f"{about['documents']} documents with {about['needles']} facts each, torch "
         f"{about['torch']}. The autocorrelation of KVzip's scores at distance 1 is {middle} "
-        f"({low} … {high}). {measured['near_1']:.1%} of them are 0.999 or more, of one head "
-        f"{measured['near_1_in_one_head']:.1%}.\n"
+        f"({low} … {high}). {measured['near_1']:.1%} of them are 0.999 or more; the head with "
+        f"most has {measured['near_1_in_one_head']:.1%}.\n"
     )
 
 

@@ -82,7 +82,7 @@ def head_weights(
         group: the ranks; by default all.
 
     Returns:
-        The weights $\beta$ of the heads of this rank, as `optimized.head_weights` returns them of
+        The weights $\beta$ of the heads of this rank, as `optimized.head_weights` returns them for
         contiguous selectivity.
 
     Raises:
@@ -138,8 +138,8 @@ def hubkv_refine(
         group: the ranks; by default all.
 
     Returns:
-        The refined scores $z$ of the heads of this rank: the bits that `optimized.hubkv_refine`
-        returns of the contiguous scores of all ranks on one such device.
+        The refined scores $z$ of the heads of this rank: bit for bit what `optimized.hubkv_refine`
+        returns for the contiguous scores of all ranks on one such device.
 
     Raises:
         ValueError: a rank's scores are too large, an argument differs between ranks, or this rank
@@ -204,8 +204,8 @@ def retain(
     Args:
         scores: importance $s$ of the heads of this rank, laid out `[layers, ..., heads, tokens]`.
         protected: the set $P$ among them.
-        keep: budget $B$ of every pool, over all ranks; a tensor holds one for each: in scope
-            `"head"` of the heads of this rank, otherwise the same one on every rank.
+        keep: budget $B$ of every pool, over all ranks, or a tensor with a budget for each pool. In
+            scope `"head"` its pools are this rank's heads; otherwise it is equal on every rank.
         ratio: removed share $r$ of what all ranks hold, instead of `keep`.
         scope: which entries form a pool, as in `optimized.retain`, over the heads of all ranks.
         group: the ranks; by default all.
@@ -300,7 +300,7 @@ def check_on_all(
 
     Args:
         group: the ranks; by default all.
-        hold: raises if the arguments of this rank are wrong.
+        hold: a function that raises an error if the arguments of this rank are wrong.
         name: the argument that is sharded.
         tensor: its value.
         axis: its axis of heads; the other axes, the dtype and the kind of device must be equal on

@@ -51,7 +51,7 @@ def coded(x, low, step, free, BITS: tl.constexpr):
     """Return the codes of numbers: how many steps they lie above the minimum of their group."""
     flat = step == 0.0
     place = tl.where(flat, 0.0, tl.math.div_rn(x - low, tl.where(flat, 1.0, step)))
-    # numbers far beyond the range, under a coarse step, would be too large for rounding by EVEN
+    # clamped before rounding, since EVEN rounds only numbers up to 2**22
     place = tl.minimum(tl.maximum(place, 0.0), 2**BITS - 1.0) + EVEN
     return tl.where(free, place.to(tl.uint32, bitcast=True) & (2**BITS - 1), 0)
 

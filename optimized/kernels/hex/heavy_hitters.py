@@ -28,7 +28,7 @@ from optimized.kernels._attention_common import (
 from optimized.kernels._numerics import widened
 from reference._validation import checks
 
-BLOCK = 128  # keys of a program in pass two, queries in pass one; half as many of the other
+BLOCK = 128  # queries of a program in pass one, keys in pass two; half of it for the other
 SPLITS = 64
 
 
