@@ -25,7 +25,7 @@ CLAIMS = {
 SURE = 0.05
 BUDGETS = (50.0, 35.0, 25.0, 10.0, 5.0)
 SLACK = 0.5
-"""Tolerance of budgets in percent, for positions and offsets stored beside the entries."""
+"""Tolerance of budgets in percent, for positions and offsets stored with the entries."""
 
 
 def tables() -> dict[str, str]:

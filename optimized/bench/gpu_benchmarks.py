@@ -373,7 +373,7 @@ def command() -> list[str]:
 
 
 def about(clock: Clock, commit: str = "") -> Named:
-    """Return the hardware, versions and code of a run; rows with equal ones form one run."""
+    """Return the hardware, versions and code of a run; rows where they are equal form a run."""
     device, torch_version, triton, found, date = surroundings(str(clock.device), 1)
     return dict(
         dry_run=clock.dry,

@@ -60,8 +60,8 @@ def attend_tile(
 ):  # fmt: skip
     """Return the running maximum, sum of exponentials and mean value after one more tile.
 
-    The mean is normalised at every step, and weights are divided by the size of a tile before the
-    product, so that no sum of large values overflows.
+    No sum of large values overflows: the mean is normalised at every step, and weights are divided
+    by the size of a tile before the product.
     """
     n = start + tl.arange(0, BLOCK)
     logits = product(query, tl.trans(tile(keys, start, stop, WIDTH, ROOM, BLOCK)), NATIVE)

@@ -186,7 +186,7 @@ def pairs(rows: Sequence[Row]) -> Iterator[tuple[str, Row, Row]]:
 
 
 def sign(gain: float, p: float) -> str:
-    """Return the result of a test as a sign, for a difference that is better above 0."""
+    """Return the result of a test as a sign; differences above 0 are better."""
     return "=" if p > ALPHA else "+" if gain > 0 else "-"
 
 

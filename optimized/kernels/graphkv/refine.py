@@ -189,7 +189,7 @@ def maxima_kernel(
 
 @triton.jit
 def keys(values, places, start, length, EACH: tl.constexpr, CHUNK: tl.constexpr):
-    """Return unsigned keys that order and tie as numbers do, the mask of valid ones, and indices.
+    """Return unsigned keys that compare as the numbers do, the mask of valid ones, and indices.
 
     The numbers are those at some places, EACH consecutive ones at a place.
     """

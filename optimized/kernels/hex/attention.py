@@ -237,7 +237,7 @@ def add_values_of_codes(
     o, minima, weights, words, steps, lows, left, inverse, BITS: tl.constexpr,
     WIDTH: tl.constexpr, GROUP: tl.constexpr, PARTIAL: tl.constexpr,
 ):  # fmt: skip
-    """Return the sums of codes and of minima of values, after adding those of a tile."""
+    """Return the sums of codes and of minima of values, with those of a tile added."""
     ROWS: tl.constexpr = 16 if BITS == 3 else 32
     EVERY: tl.constexpr = 2 if BITS == 3 else 1
     GROUPS: tl.constexpr = WIDTH // GROUP
