@@ -74,7 +74,7 @@ def about(run: Figures) -> str:
 
 
 def evicted(run: Figures) -> Iterator[list[str]]:
-    """Yield needles and bits of systems that evict: a row for each system, a column a ratio."""
+    """Yield needles and bits of systems that evict: a row per system, a column per ratio."""
     rows = {(row["system"], row["ratio"]): row for row in run["rows"] if row["ratio"] is not None}
     ratios = sorted({ratio for _, ratio in rows})
     yield ["", *(f"{ratio:.0%} removed" for ratio in ratios)]

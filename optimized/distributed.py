@@ -1,8 +1,8 @@
 """HubKV refinement and selection with heads sharded over ranks, bit for bit as in one process.
 
 Each rank holds some heads of every layer, `[..., heads of the rank, tokens]`, in the order of the
-ranks in the group. A rank may hold none. Ranks exchange a few numbers a head and counts of digits,
-never a score. The number of exchanges depends on the dtype of the scores alone.
+ranks in the group. A rank may hold none. Ranks exchange a few numbers per head and counts of
+digits, never a score. The number of exchanges depends on the dtype of the scores alone.
 
 Every rank of the group makes the same call. A call that one rank refuses raises on all of them, so
 that no rank blocks.
@@ -122,7 +122,7 @@ def hubkv_refine(
       (1 - \lambda)\, s_{\ell,h,i} + \lambda\, u_{\ell,h,i} & P_{\ell,h,i} = 0 \end{cases}$$
 
     There are three exchanges: the number of heads of each rank, the selectivity of each head (on a
-    GPU four moments a block of tokens), and whether every rank succeeded.
+    GPU four moments per block of tokens), and whether every rank succeeded.
 
     Args:
         scores: importance $s$ of the heads of this rank, on the last axis but one.

@@ -976,7 +976,7 @@ export const pack_bits = define(
  *
  *   c_i = Σ_j 2^j β_{bi+j},  β_{32k+j} = ⌊w_k / 2^j⌋ mod 2
  *
- * words: w. bits: b. length: number of codes a row.
+ * words: w. bits: b. length: number of codes per row.
  */
 export const unpack_bits = define(
   { words: Int32("*rows words"), bits: Bits, length: Whole },

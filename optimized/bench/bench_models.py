@@ -44,7 +44,7 @@ def model(ours: bool) -> Any:
 
 
 def gate(kv_heads: int) -> kv.GateWeights:
-    """Return random weights of a FastKVzip gate with 4 queries a key head."""
+    """Return random weights of a FastKVzip gate with 4 queries per key head."""
     group, dim, hidden = 4, 16, CONFIG.hidden_size
     return kv.GateWeights(
         normal(0, kv_heads, group, dim, hidden) / 32,

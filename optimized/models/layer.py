@@ -289,7 +289,7 @@ def count_full_attention_layers(config: Any) -> int:
 
 
 def is_latent(config: Any) -> bool:
-    """Return whether a model caches one latent row a token, shared by all heads."""
+    """Return whether a model caches one latent row per token, shared by all heads."""
     return getattr(config.get_text_config(decoder=True), "kv_lora_rank", None) is not None
 
 
@@ -415,7 +415,7 @@ class AttendingCache(Cache, CallAwareCache):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of every storage that layers and mask keep alive; the digest adds 8 bytes a row."""
+        """Bytes of every storage that layers and mask keep alive; a digest adds 8 bytes per row."""
         return optimized.stored_bytes([self.layers, self.states, self.before, self.valid])
 
     @property

@@ -1,7 +1,7 @@
 """Decode attention over a HEX cache: products with its codes in `optimized.hex_packed_layout`.
 
 A program has some tiles of a key head and up to eight of its query heads, the columns. The steps of
-the keys scale the queries, and their minima add one number a column. The steps and minima of the
+the keys scale the queries, and their minima add one number per column. The steps and minima of the
 values scale the weights. Programs write partial outputs, which a second kernel merges by their
 largest logits and the logarithms of their sums of exponentials. Another kernel attends to the
 residual buffer. All else falls back to PyTorch: see `taken`.

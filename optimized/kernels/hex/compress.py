@@ -23,9 +23,9 @@ from reference.hex.kcvt import scale_dtype
 BLOCK = 1024
 """Tokens over which a program finds the range of each key channel."""
 SLICE = 512
-"""Entries that a program of four warps codes at once, four a lane."""
+"""Entries that a program of four warps codes at once, four per lane."""
 LONGEST = 32 * 65535
-"""The longest span: the second axis of a grid has at most 65535 programs, one a strip."""
+"""The longest span: the second axis of a grid has at most 65535 programs, one per strip."""
 EVEN = tl.constexpr(12582912.0)
 """1.5 * 2**23: added to a number up to 2**22, it rounds half to even into the low bits."""
 GROUP = 64 if triton.knobs.runtime.interpret else 16

@@ -1,7 +1,7 @@
 """Attention over a HEX cache that multiplies its codes directly, without restoring keys or values.
 
 A key is a code times the step of its channel, plus the channel's minimum. So queries are scaled by
-the steps and multiplied by the codes, and the minima add one number a query. For values, the steps
+the steps and multiplied by the codes; the minima add one number per query. For values, the steps
 and minima of tokens scale the weights instead. A kept entry has code 0, so its difference from the
 minimum is added as a sparse matrix product. Tokens that are kept whole are multiplied as dense
 rows, as are those of the residual buffer.

@@ -245,7 +245,7 @@ def first_entries(block: HexBlock, kept: Kept) -> tuple[Tensor, Tensor]:
 def whole_entries(
     block: HexBlock, begins: Tensor
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Return the tokens that are kept whole, padded to one number a row, and their entries.
+    """Return the tokens that are kept whole, padded to the same number per row, and their entries.
 
     The last two are `real` and `first` of `WholeTokens`, or None if there is one row.
     """
