@@ -196,7 +196,7 @@ def differences(one: Sequence[float], other: Sequence[float]) -> list[float]:
 
 
 def unrefined(system: System, refinement: str) -> str | None:
-    """Return the name of the same system without a refinement; None if it has another one."""
+    """Return a system's name without this refinement; None if it lacks it or has a store."""
     if system.refinement != refinement or system.store is not None:
         return None
     return system.name.replace(f"+{refinement}", "")
