@@ -38,7 +38,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def with_other_pages(nav: list[Any], named: set[str]) -> list[Any]:
-    """Return the navigation with `folder/*` replaced by the folder's pages not in `named`."""
+    """Return a navigation in which `folder/*` stands for the folder's pages not in `named`."""
     found: list[Any] = []
     for entry in nav:
         if isinstance(entry, dict):

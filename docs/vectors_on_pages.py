@@ -1,4 +1,4 @@
-"""Add the vectors of each function, folded, below its equation when the site is built."""
+"""The vectors of each function, folded below its equation, when the site is built."""
 
 import json
 import re
@@ -58,7 +58,7 @@ def chosen(vectors: list[Vector]) -> Iterator[Vector]:
 
 
 def description(vector: Vector) -> str:
-    """Return the id of a vector, its sources, its kind, and the faults that it finds."""
+    """Return the id of a vector, what it is about, and what it finds."""
     about = [vector["origin"], vector["level"], *vector["flags"]]
     hunts = f". It finds: {vector['hunts']}" if "hunts" in vector else ""
     text = f"{', '.join(about)}{hunts}".replace("*", r"\*").replace("_", r"\_").replace("<", "&lt;")

@@ -6,8 +6,8 @@
 //   hub_mask({ scores, radius: 1 }).data  // [false, true, false, false, true, false, false]
 //
 // A tensor is { shape, dtype, data }: `data` is a flat array of numbers or booleans in row order.
-// All numbers are computed in doubles; `tensor` rounds a result to its dtype once.
-// A function begins with the checks of its arguments; a bad argument throws a `Refusal`.
+// All is computed in doubles, and rounded to the dtype of the result once, where `tensor` makes it.
+// A function begins with what its arguments may be; a bad one throws a `Refusal`.
 
 // ---- Tensors ----
 
@@ -169,7 +169,7 @@ const Int64 = tensors("an int64", ["int64"], "integers", () => true)
 const Int32 = tensors("an int32", ["int32"], "integers", () => true)
 const UInt8 = tensors("a uint8", ["uint8"], "integers", () => true)
 
-/** An integer, or a tensor of integers. */
+/** An integer, or a tensor of some. */
 const Budget = (name, x, lengths) =>
   (is_tensor(x) ? Int64("*pools") : integer("", () => true))(name, x, lengths)
 
@@ -677,7 +677,7 @@ export const banish = define(
 )
 
 /**
- * Lower the scores of the tokens that are most similar to a stronger token.
+ * Rescore tokens so that those most like a stronger one fall behind.
  *
  *   s^(T) = decay(s, e, N, T),  e = cos(K),  N = top-m(e),  |O_source| = max(1, ⌊f k_l⌋)
  *

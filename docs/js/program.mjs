@@ -16,7 +16,7 @@ function read(value) {
   return kv.tensor(dtype, lengths(inner), [inner].flat(Infinity).map(read))
 }
 
-/** A result as JSON. `JSON.stringify` would write 0 for -0, and null for numbers that are not finite. */
+/** A result as JSON. `JSON.stringify` would write 0 for -0, and null for what is not finite. */
 function written(x) {
   if (Array.isArray(x)) return `[${x.map(written)}]`
   if (typeof x !== "object") {

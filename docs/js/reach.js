@@ -1,4 +1,4 @@
-// Make elements that scroll sideways focusable, so that the keyboard can scroll them.
+// What is too wide and scrolls can be reached, and so scrolled, with the keyboard.
 document$.subscribe(({ body }) => {
   const watch = new ResizeObserver((entries) => {
     for (const { target } of entries) {
