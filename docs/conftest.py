@@ -8,7 +8,7 @@ from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 
 
 def print_alike(namespace: dict) -> None:
-    """Reset the print options of tensors, and set `lacks_…` for packages that are not installed."""
+    """Reset the print options of tensors, and define whether optional packages are missing."""
     torch.set_printoptions(profile="default")
     for name in ("transformers", "kvpress"):
         namespace[f"lacks_{name}"] = find_spec(name) is None

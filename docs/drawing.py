@@ -36,7 +36,7 @@ def figure(
 
 
 def draw_figures(names: Collection[str] = ()) -> None:
-    """Write the named figures, or all; for a figure of a page also the line that includes it."""
+    """Write the named figures, or all; for a page's figure also write the line that includes it."""
     chosen = {name: FIGURES[name] for name in names or FIGURES}
     found = {page: examples(DOCS / page) for _, page, _ in chosen.values() if page}
     for name, (size, page, draw) in chosen.items():

@@ -133,7 +133,7 @@ def presses() -> dict[str, str]:
         "factor": "equal up to a factor",
         "different": "different",
         "refused": "refused",
-        "unasked": "not to be asked",
+        "unasked": "not applicable",
     }
     counts, rest = [["kvpress", "here", *words.values()]], [["", "vector", "here", "kvpress"]]
     for press, rows in found.items():
@@ -159,11 +159,11 @@ PEERS = {
     "kvzip+hubkv": "KVzip",
     "snapkv@layer": "AdaKV",
 }
-"""The press of kvpress that is nearest to a system of ours."""
+"""For each system of ours, the most similar press of kvpress."""
 
 
 def costs() -> str:
-    """Return a table of the figures of docs/kvpress_costs.py, the worst against kvpress first."""
+    """Return a table of docs/kvpress_costs.csv, with our worst row against kvpress first."""
     rows = list(csv.DictReader((DOCS / "kvpress_costs.csv").read_text().splitlines()))
     measures, lengths = ("step", "peak", "bytes"), sorted({row["tokens"] for row in rows}, key=int)
 

@@ -17,12 +17,12 @@ class Contracts(Extension):
     """Use docstrings as `help` prints them, and add the admissible values of each argument."""
 
     def on_function(self, *, func: Function, **_: Any) -> None:
-        """Add a function's arguments with their ranges, and what it refuses."""
+        """Add the admissible values of a function's arguments, and its docstring as printed."""
         as_printed(func)
         show_default_numbers(func)
 
     def on_class(self, *, cls: Class, **_: Any) -> None:
-        """Add the ranges of a class of settings."""
+        """Add the admissible values of the fields of a settings class."""
         as_printed(cls)
 
     def on_module(self, *, mod: Module, **_: Any) -> None:

@@ -31,11 +31,11 @@ CLOSE = 1e-5
 
 
 class Unasked(Exception):
-    """The press does not support an input."""
+    """Raised where a press does not support an input."""
 
 
 def attention(queries: Tensor, kv_heads: int, tokens: int) -> tuple[Any, Tensor, dict[str, Any]]:
-    """Return an attention module without rotation, hidden states equal to the queries, kwargs."""
+    """Return a module without rotation, the queries as its hidden states, and its kwargs."""
     heads, count, width = queries.shape[-3:]
     config = SimpleNamespace(num_attention_heads=heads, num_key_value_heads=kv_heads)
     module = SimpleNamespace(config=config, head_dim=width, q_proj=nn.Identity())
@@ -53,7 +53,7 @@ def row(tensor: Tensor, axes: int = 4) -> Tensor:
 
 
 def unpadded(**inputs: Any) -> None:
-    """Raise an error for inputs that a press does not support."""
+    """Raise an error if any of these unsupported inputs is given."""
     for name, given in inputs.items():
         if given is not None:
             raise Unasked(name)
@@ -308,7 +308,7 @@ def streamed(keys: Tensor, sinks: int, keep: int) -> Tensor:
 
 
 def budgets(keys: Tensor, sinks: int) -> range:
-    """Return the budgets from the number of sinks on, at most all tokens but one."""
+    """Return the budgets from the number of sinks to one below the number of tokens."""
     tokens = keys.shape[-2]
     return range(min(sinks, tokens - 1), tokens)
 
@@ -329,7 +329,7 @@ ASKED: dict[str, dict[str, Callable[..., Any]]] = {
     "KVzipPress": {"kvzip_chunk": kvzip_chunk, "kvzip": kvzip},
     "FastKVzipPress": {"fastkvzip": fastkvzip, "fastkvzip_loss": fastkvzip_loss},
 }
-"""For each press, our functions that it corresponds to, and how to call it in their place."""
+"""For each press, the functions of ours that it implements, and how to call it for each."""
 
 
 def vectors() -> Iterator[dict[str, Any]]:

@@ -60,7 +60,7 @@ def read(one: Any, system: str, ids: torch.Tensor) -> Any:
 
 
 def press(system: str) -> Any:
-    """Return a press; without a tokenizer, KVzip's request has one token for each word."""
+    """Return a press; KVzip gets a stand-in tokenizer with one token for each word."""
     theirs, zipping = import_module("kvpress"), import_module("kvpress.presses.kvzip_press")
     words = SimpleNamespace(
         chat_template=None,
@@ -94,16 +94,16 @@ def measured(system: str, tokens: int) -> tuple[Any, ...]:
     torch.set_num_threads(1)
     ids = torch.randint(1, 512, (1, tokens), generator=torch.Generator().manual_seed(0))
     one, stock = model(), model()
-    read(one, system, ids[:, :128])  # what is imported or drawn once is no prompt's
+    read(one, system, ids[:, :128])  # imports and one-time allocations are not measured
     gc.collect()
     libc = ctypes.CDLL(None)
     libc.malloc_trim(0)
-    libc.mallopt(MMAP, 1 << 16)  # returns freed memory at once: the peak counts live memory
+    libc.mallopt(MMAP, 1 << 16)  # freed memory is returned at once: the peak counts live memory
     Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
     before, start = resident("VmRSS"), process_time()
     cache = read(one, system, ids)
     seconds, peak = process_time() - start, resident("VmHWM") - before
-    libc.mallopt(MMAP, 1 << 25)  # malloc's own later value, since mmap is slow
+    libc.mallopt(MMAP, 1 << 25)  # the value that malloc adapts to, since mmap is slow
     libc.mallopt(TRIM, 1 << 26)
     whole, held, pairs = DynamicCache(), 0, []
     for layer in range(CONFIG.num_hidden_layers):

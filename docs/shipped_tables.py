@@ -25,7 +25,7 @@ CLAIMS = {
 SURE = 0.05
 BUDGETS = (50.0, 35.0, 25.0, 10.0, 5.0)
 SLACK = 0.5
-"""Tolerance of budgets in percent, for positions and offsets stored beside the entries."""
+"""Tolerance of budgets in percent, for positions and offsets stored with the entries."""
 
 
 def tables() -> dict[str, str]:
@@ -74,7 +74,7 @@ def about(run: Figures) -> str:
 
 
 def evicted(run: Figures) -> Iterator[list[str]]:
-    """Yield needles and bits of systems that evict: a row for each system, a column a ratio."""
+    """Yield needles and bits of systems that evict: a row per system, a column per ratio."""
     rows = {(row["system"], row["ratio"]): row for row in run["rows"] if row["ratio"] is not None}
     ratios = sorted({ratio for _, ratio in rows})
     yield ["", *(f"{ratio:.0%} removed" for ratio in ratios)]
@@ -218,14 +218,14 @@ def spread(interval: list[float], form: str, sure: bool = False) -> str:
 
 
 def about_facts(measured: Figures) -> str:
-    """Return sentences on the run of shipped_facts.py, and on the clustering of scores."""
+    """Return sentences on the run of shipped_ablations.py, and on the clustering of scores."""
     about = measured["about"]
     middle, low, high = (format(bound, ".2f") for bound in measured["autocorrelation"])
     return (
         f"{about['documents']} documents with {about['needles']} facts each, torch "
         f"{about['torch']}. The autocorrelation of KVzip's scores at distance 1 is {middle} "
-        f"({low} … {high}). {measured['near_1']:.1%} of them are 0.999 or more, of one head "
-        f"{measured['near_1_in_one_head']:.1%}.\n"
+        f"({low} … {high}). {measured['near_1']:.1%} of them are 0.999 or more; the head with "
+        f"most has {measured['near_1_in_one_head']:.1%}.\n"
     )
 
 

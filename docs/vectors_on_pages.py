@@ -10,9 +10,9 @@ from spec_tests.vectors.archive import archived_vectors
 
 DIRECTIVE = re.compile(r"^::: reference\.(?:\w+\.)*(\w+)$(?!\n +\S)", re.MULTILINE)
 SHORT = 420
-"""Characters of the inputs and the result of a generated vector that a page shows, at most."""
+"""The most characters of JSON that a generated vector has on a page; longer ones are left out."""
 MOST = 6
-"""Generated vectors that a page shows of each function and level."""
+"""The most generated vectors that a page shows of each function and level."""
 Vector = dict[str, Any]
 
 
@@ -47,7 +47,7 @@ def folded(name: str) -> str:
 
 
 def chosen(vectors: list[Vector]) -> Iterator[Vector]:
-    """Yield the worked vectors, and of the generated ones some short ones of each level."""
+    """Yield all vectors that are not generated, and some short generated ones of each level."""
     counts = dict.fromkeys(("values", "edges", "errors"), 0)
     for vector in vectors:
         if vector["origin"] == "generated":

@@ -79,7 +79,7 @@ def listed(words: Iterable[str], marks: torch.Tensor) -> str:
 
 @figure(WIDTH, page=HUBKV)
 def hubkv_walk_attend(axes: Axes, walk: SimpleNamespace) -> str:
-    """The attention of both queries in the first head."""
+    """Draw the attention of both queries in the first head."""
     first, second = walk.weights[0]
     bars(axes, walk.words, {"first query": first, "second query": second}, "attention weight")
     return (
@@ -90,7 +90,7 @@ def hubkv_walk_attend(axes: Axes, walk: SimpleNamespace) -> str:
 
 @figure(WIDTH, page=HUBKV)
 def hubkv_walk_score(axes: Axes, walk: SimpleNamespace) -> str:
-    """The scores of both heads."""
+    """Draw the scores of both heads."""
     first, second = walk.scores
     bars(axes, walk.words, {"first head": first, "second head": second}, "score")
     return "Scores. " + " ".join(
@@ -116,7 +116,7 @@ def hubkv_walk_discount(axes: Axes, walk: SimpleNamespace) -> str:
 
 @figure(WIDTH, 1.7, HUBKV)
 def hubkv_walk_calibrate(axes: Axes, walk: SimpleNamespace) -> str:
-    """Selectivity and weight of each head."""
+    """Draw the selectivity and the weight of each head."""
     names = ("first head", "second head")
     for place, (label, row) in enumerate(
         {"selectivity": walk.selectivity, "weight": walk.weight}.items()
@@ -138,7 +138,7 @@ def hubkv_walk_calibrate(axes: Axes, walk: SimpleNamespace) -> str:
 
 @figure(WIDTH, page=HUBKV)
 def hubkv_walk_gate(axes: Axes, walk: SimpleNamespace) -> str:
-    """Raw and refined scores of the first head."""
+    """Draw the raw and the refined scores of the first head."""
     before, after = walk.scores[0], walk.gated[0]
     changed(axes, walk.words, before, after, "refined")
     return (
@@ -159,7 +159,7 @@ def hubkv_walk_retain(axes: Axes, walk: SimpleNamespace) -> str:
 
 @figure(WIDTH, 1.3, HUBKV)
 def hubkv_walk_store(axes: Axes, walk: SimpleNamespace) -> str:
-    """The entries stored, one head after the other."""
+    """Draw the entries stored, one head after the other."""
     cache = walk.cache
     stored = [walk.words[at] for at in cache.positions.tolist()]
     starts = cache.offsets.tolist()
@@ -174,7 +174,7 @@ def hubkv_walk_store(axes: Axes, walk: SimpleNamespace) -> str:
 
 @figure(WIDTH, 1.9, HUBKV)
 def hubkv_walk_answer(axes: Axes, walk: SimpleNamespace) -> str:
-    """Draw the query's output from the full cache, from Top-K's and from HubKV's."""
+    """Draw the query's output from three caches: the full one, Top-K's and HubKV's."""
     return compared(axes, walk, "HubKV", ("door and key", "cat"))
 
 
@@ -190,7 +190,7 @@ def retained(axes: Axes, walk: SimpleNamespace, rows: Mapping[str, torch.Tensor]
 
 
 def compared(axes: Axes, walk: SimpleNamespace, name: str, channels: Sequence[str]) -> str:
-    """Draw what attention returns from the caches of a walk, a bar for each channel."""
+    """Draw the attention output over each cache of a walk, a bar for each channel."""
     kept = {"Top-K": walk.plain, name: walk.kept}
     answers = {"whole cache": walk.whole} | {by: walk.answer(mask) for by, mask in kept.items()}
     height = 0.8 / len(channels)
@@ -212,7 +212,7 @@ def compared(axes: Axes, walk: SimpleNamespace, name: str, channels: Sequence[st
 
 @figure(WIDTH, page=GRAPHKV)
 def graphkv_walk_attend(axes: Axes, walk: SimpleNamespace) -> str:
-    """The attention of both queries in the first head."""
+    """Draw the attention of both queries in the first head."""
     first, second = walk.weights[0]
     bars(axes, walk.words, {"query of “is”": first, "query of “sad”": second}, "attention weight")
     return (
@@ -223,14 +223,14 @@ def graphkv_walk_attend(axes: Axes, walk: SimpleNamespace) -> str:
 
 @figure(WIDTH, page=GRAPHKV)
 def graphkv_walk_score(axes: Axes, walk: SimpleNamespace) -> str:
-    """The scores of the layer."""
+    """Draw the scores of the layer."""
     bars(axes, walk.words, {"mean score of the layer": walk.layer}, "score")
     return f"Scores of the layer: {most(walk.words, walk.layer, 6)}."
 
 
 @figure(WIDTH, 3.6, GRAPHKV)
 def graphkv_walk_graph(axes: Axes, walk: SimpleNamespace) -> str:
-    """The keys of the first head, and the edges from the source to its neighbours."""
+    """Draw the keys of the first head, and the edges from the source to its neighbours."""
     source = int(walk.sources[0])
     near = walk.near[0].nonzero().flatten().tolist()
     points = walk.keys[0].tolist()
@@ -256,7 +256,7 @@ def graphkv_walk_graph(axes: Axes, walk: SimpleNamespace) -> str:
 
 @figure(WIDTH, page=GRAPHKV)
 def graphkv_walk_decay(axes: Axes, walk: SimpleNamespace) -> str:
-    """The scores of the layer before and after a round."""
+    """Draw the scores of the layer before and after a round."""
     changed(axes, walk.words, walk.layer, walk.decayed, "after one round")
     return (
         f"Before: {most(walk.words, walk.layer, 5)}. After one round: "
@@ -272,7 +272,7 @@ def graphkv_walk_retain(axes: Axes, walk: SimpleNamespace) -> str:
 
 @figure(WIDTH, 1.3, GRAPHKV)
 def graphkv_walk_store(axes: Axes, walk: SimpleNamespace) -> str:
-    """The entries stored, one head beside the other."""
+    """Draw the entries stored, one head beside the other."""
     heads = [[walk.words[at] for at in row] for row in walk.cache.positions.tolist()]
     stored = [word for head in heads for word in head]
     colours = [COLOURS[at] for at, head in enumerate(heads) for _ in head]
@@ -284,13 +284,13 @@ def graphkv_walk_store(axes: Axes, walk: SimpleNamespace) -> str:
 
 @figure(WIDTH, 1.9, GRAPHKV)
 def graphkv_walk_answer(axes: Axes, walk: SimpleNamespace) -> str:
-    """Draw the query's output from the full cache, from Top-K's and from GraphKV's."""
+    """Draw the query's output from three caches: the full one, Top-K's and GraphKV's."""
     return compared(axes, walk, "GraphKV", ("praise", "what is praised"))
 
 
 @figure(WIDTH, page=HEX)
 def hex_walk_attend(axes: Axes, walk: SimpleNamespace) -> str:
-    """The attention of the last query of the span, in both heads."""
+    """Draw the attention of the last query of the span, in both heads."""
     first, second = walk.weights[:, -1]
     words = walk.words[: len(first)]
     bars(axes, words, {"first head": first, "second head": second}, "attention weight")
@@ -302,7 +302,7 @@ def hex_walk_attend(axes: Axes, walk: SimpleNamespace) -> str:
 
 @figure(WIDTH, page=HEX)
 def hex_walk_score(axes: Axes, walk: SimpleNamespace) -> str:
-    """The attention mass of each word of the span."""
+    """Draw the attention mass of each word of the span."""
     words = walk.words[: len(walk.mass)]
     bars(axes, words, {"attention mass": walk.mass})
     return f"Attention mass: {most(words, walk.mass, len(words))}."

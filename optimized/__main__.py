@@ -17,9 +17,9 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = argparse.ArgumentParser(prog="python -m optimized", description=__doc__)
     add = made.add_argument
-    add("--model", default=MODEL, help="`words`, `bytes`, or the folder or id of another one")
-    add("--text", type=Path, help="a file to read; by default held-out text")
-    add("--systems", nargs="+", default=[SYSTEMS], help="by name, or `default`, or `all`")
+    add("--model", default=MODEL, help="`words`, `bytes`, or the folder or id of another model")
+    add("--text", type=Path, help="the text file to read; by default held-out text")
+    add("--systems", nargs="+", default=[SYSTEMS], help="names of systems, or `default`, or `all`")
     add(
         "--ratios",
         nargs="+",
@@ -28,8 +28,8 @@ def parser() -> argparse.ArgumentParser:
         help="shares of the cache to remove",
     )
     add("--context", type=whole, default=1024, help="tokens of the longest documents")
-    add("--documents", type=whole, default=18, help="how many; a third of them of each length")
-    add("--needles", type=natural, default=4, help="facts hidden in each document")
+    add("--documents", type=whole, default=18, help="number of documents; a third has each length")
+    add("--needles", type=natural, default=4, help="number of facts hidden in each document")
     add("--continuation", type=whole, default=128, help="tokens to predict after each document")
     add("--implementation", choices=("reference", "optimized"), default="optimized")
     add("--device", default="cpu")
@@ -39,15 +39,15 @@ def parser() -> argparse.ArgumentParser:
         "--set",
         action="append",
         metavar="NAME.SETTING=VALUE",
-        help="of a refinement, a scorer or hex, such as hubkv.gamma=0.7; may be repeated",
+        help="a setting of a refinement, scorer or hex, such as hubkv.gamma=0.7; may be repeated",
     )
     add("--out", type=Path, help="a new folder for the report")
-    add("--json", type=Path, help="a new file for the figures, besides")
+    add("--json", type=Path, help="a new file to which figures.json is copied")
     add(
         "--pictures",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="the papers' figures, of this model",
+        help="draw the papers' figures from this model",
     )
     add("--quiet", action="store_true", help="no progress bar")
     return made

@@ -26,10 +26,10 @@ def dispatch(
 ) -> Callable[P, R]:
     """Return a function with `spec`'s signature and docstring that runs the fastest body.
 
-    It checks each call against the contract of `spec`; bodies check nothing. A body that names no
-    default takes those of `spec`. The kernel runs if there is one and all tensors of the call are
-    on one GPU; only then is `kernel` called. Otherwise the vectorised body runs. No call is tried
-    twice: a launcher falls back to PyTorch by a rule in its own file.
+    It checks each call against the contract of `spec`; bodies check nothing. A body without
+    defaults takes those of `spec`. If all tensors of the call are on one GPU, `kernel` is called
+    to look up the kernel. If there is one, it runs; otherwise the vectorised body runs. No call is
+    tried twice: a launcher falls back to PyTorch by a rule in its own file.
 
     Raises:
         TypeError: the parameters of `vector` differ from those of `spec`.

@@ -1,11 +1,11 @@
-"""Check that a top-level package is of this project, not another of the same name."""
+"""Check that a top-level package belongs to this project."""
 
 from importlib.util import find_spec
 from pathlib import Path
 
 
 def refuse_foreign(name: str) -> None:
-    """Raise an error if an import of `name` finds another module than the package of kvspec."""
+    """Raise an error if `name` imports a package that is not part of kvspec."""
     spec, own = find_spec(name), Path(__file__).resolve().parents[1] / name
     found = [spec.origin, *(spec.submodule_search_locations or [])] if spec else []
     places = [Path(place).resolve() for place in found if place]

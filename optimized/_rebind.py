@@ -1,7 +1,7 @@
-"""A function of the specification over fast functions, without a copy of its text.
+"""Run the code of a function of the specification with fast functions in place of others.
 
-A function that has no loop of its own is fast once the functions it calls are. `rebind` returns
-the same code in which named functions mean others:
+A function without a loop of its own is fast if the functions that it calls are fast. `rebind`
+returns a function with the same code, in which the given names mean other functions:
 
     smd = rebind(reference.smd, hub_mask=hub_mask)
 """
@@ -17,20 +17,20 @@ R = TypeVar("R")
 
 
 def rebind(function: Callable[P, R], **names: Any) -> Callable[P, R]:
-    """Return a function of the same code that finds other functions under some names.
+    """Return a function with the same code, in which some global names have other values.
 
     The new function belongs to the module that calls `rebind`, where `pickle` and `torch.compile`
-    find it. Its globals are those of that module. Names that the code looks up and the module does
-    not define are added to it from the module of the original; ruff (F821) still finds a missing
-    import. A name that means two things is refused.
+    find it. Its globals are those of that module. If that module lacks a name that the code looks
+    up, the name is copied from the module of the original; ruff (F821) still finds a missing
+    import.
 
     Args:
-        function: what to rebind; a public function of the reference is taken without its checks.
+        function: the function; a public function of the reference loses its argument checks.
         names: the new value of each global name that the code looks up.
 
     Raises:
         TypeError: the code does not look up one of the names.
-        ValueError: the module has something else under one of the names.
+        ValueError: the module already has another value under one of the names.
     """
     original: Any = unwrap(function)
     here, called = sys._getframe(1).f_globals, looked_up(original.__code__)

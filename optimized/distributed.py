@@ -1,8 +1,8 @@
 """HubKV refinement and selection with heads sharded over ranks, bit for bit as in one process.
 
 Each rank holds some heads of every layer, `[..., heads of the rank, tokens]`, in the order of the
-ranks in the group. A rank may hold none. Ranks exchange a few numbers a head and counts of digits,
-never a score. The number of exchanges depends on the dtype of the scores alone.
+ranks in the group. A rank may hold none. Ranks exchange a few numbers per head and counts of
+digits, never a score. The number of exchanges depends on the dtype of the scores alone.
 
 Every rank of the group makes the same call. A call that one rank refuses raises on all of them, so
 that no rank blocks.
@@ -82,7 +82,7 @@ def head_weights(
         group: the ranks; by default all.
 
     Returns:
-        The weights $\beta$ of the heads of this rank, as `optimized.head_weights` returns them of
+        The weights $\beta$ of the heads of this rank, as `optimized.head_weights` returns them for
         contiguous selectivity.
 
     Raises:
@@ -122,7 +122,7 @@ def hubkv_refine(
       (1 - \lambda)\, s_{\ell,h,i} + \lambda\, u_{\ell,h,i} & P_{\ell,h,i} = 0 \end{cases}$$
 
     There are three exchanges: the number of heads of each rank, the selectivity of each head (on a
-    GPU four moments a block of tokens), and whether every rank succeeded.
+    GPU four moments per block of tokens), and whether every rank succeeded.
 
     Args:
         scores: importance $s$ of the heads of this rank, on the last axis but one.
@@ -138,8 +138,8 @@ def hubkv_refine(
         group: the ranks; by default all.
 
     Returns:
-        The refined scores $z$ of the heads of this rank: the bits that `optimized.hubkv_refine`
-        returns of the contiguous scores of all ranks on one such device.
+        The refined scores $z$ of the heads of this rank: bit for bit what `optimized.hubkv_refine`
+        returns for the contiguous scores of all ranks on one such device.
 
     Raises:
         ValueError: a rank's scores are too large, an argument differs between ranks, or this rank
@@ -204,8 +204,8 @@ def retain(
     Args:
         scores: importance $s$ of the heads of this rank, laid out `[layers, ..., heads, tokens]`.
         protected: the set $P$ among them.
-        keep: budget $B$ of every pool, over all ranks; a tensor holds one for each: in scope
-            `"head"` of the heads of this rank, otherwise the same one on every rank.
+        keep: budget $B$ of every pool, over all ranks, or a tensor with a budget for each pool. In
+            scope `"head"` its pools are this rank's heads; otherwise it is equal on every rank.
         ratio: removed share $r$ of what all ranks hold, instead of `keep`.
         scope: which entries form a pool, as in `optimized.retain`, over the heads of all ranks.
         group: the ranks; by default all.
@@ -300,7 +300,7 @@ def check_on_all(
 
     Args:
         group: the ranks; by default all.
-        hold: raises if the arguments of this rank are wrong.
+        hold: a function that raises an error if the arguments of this rank are wrong.
         name: the argument that is sharded.
         tensor: its value.
         axis: its axis of heads; the other axes, the dtype and the kind of device must be equal on

@@ -4,16 +4,16 @@ A span is cut into tiles of 96 tokens; the last tile is padded with code 0. A ti
 `width` channels is `96 * width * bits` bits without a gap. A word of 32 bits is two halves, the low
 one first. A half holds one code of each of several groups, and one mask extracts a code.
 
-Two, four and eight bits: `16 / bits` fields a half, field i at bit `bits * i`; a group is
+With two, four or eight bits, a half has `16 / bits` fields, field i at bit `bits * i`. A group has
 `w = width * bits / 16` channels.
 
 - keys `[96, w / 2]`: row t, word j, half h, field i is token t, channel `w i + 2 j + h`;
 - values `[48, w]`: row r, word j, half h, field i is token `2 r + h`, channel `w i + j`.
 
-Three bits: three planes of five fields a half, field f at bit `3 f`, make groups 0 to 14; bit 15
-of the halves of plane p is bit p of group 15. A group is 16 channels, and a row `256 / width`
-tokens, `rows = 96 * width / 256` apart: group u is channels `16 v` on of token `t + rows * k`,
-where `u = width / 16 * k + v`.
+With three bits, a tile has three planes. A half of a plane has five fields, field f at bit `3 f`;
+they hold groups 0 to 14. Bit 15 of a half in plane p is bit p of group 15. A group has 16 channels.
+A row has `256 / width` tokens, which are `rows = 96 * width / 256` apart. Group
+`u = width / 16 * k + v` of row t has the 16 channels from `16 v` on of token `t + rows * k`.
 
 - keys `[3, rows, 8]`: row t, word j, half h is token t, channel `2 j + h` of the group;
 - values `[3, rows / 2, 16]`: row r, word j, half h is token `2 r + h`, channel j of the group.
@@ -21,7 +21,7 @@ where `u = width / 16 * k + v`.
 Everything else is stored as in the specification. A table holds the index of the first kept entry
 of each tile.
 
-Later blocks are appended, into memory that is allocated ahead. What is written once never changes.
+Later blocks are appended into memory that is allocated ahead. Written memory never changes.
 """
 
 from functools import lru_cache

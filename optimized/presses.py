@@ -151,7 +151,7 @@ class SelectingPress(kvpress.BasePress):
         return keys, values
 
     def can_remove(self, tokens: int, kwargs: dict[str, Any]) -> bool:
-        """Whether any entry can be removed; refuse a prompt of which tokens are masked."""
+        """Whether any entry can be removed; refuse a prompt with masked tokens."""
         if self.compression_ratio == 0:
             return False
         check_visible(kwargs.get("attention_mask"))
@@ -173,7 +173,7 @@ class SelectingPress(kvpress.BasePress):
         return Scored(raw, protected)
 
     def marked(self, layer: Layer, **budget: Any) -> Tensor:
-        """Return the mask of the entries that a layer, or all layers joined, keeps."""
+        """Return the mask of the kept entries of a layer, or of all layers joined."""
         if not budget:
             budget = self.budget(layer)
         if self.needs_queries:
@@ -201,8 +201,8 @@ class SelectingPress(kvpress.BasePress):
             return left.keys, left.values
         if layer.module.config._attn_implementation == "eager":
             raise ValueError(
-                "model must attend otherwise than by 'eager', which kvpress does not mask, where "
-                "heads or layers keep different numbers of entries"
+                "model must not attend by 'eager', which kvpress does not mask, where heads or "
+                "layers keep different numbers of entries"
             )
         layer.module.masked_key_indices = (~kept).nonzero(as_tuple=True)
         return layer.keys, layer.values
@@ -277,8 +277,8 @@ class HubKVPress(SelectingPress):
 
     Raises:
         TypeError: no such press, or no such setting.
-        ValueError: what `hubkv_select` refuses; a prompt with padding; no `ends` for a press that
-            is not one of kvpress' own.
+        ValueError: `hubkv_select` raises it; the prompt has padding; `ends` is missing for a press
+            that is not one of kvpress' own.
     """
 
     select = staticmethod(optimized.hubkv_select)
@@ -290,16 +290,16 @@ class GraphKVPress(SelectingPress):
 
     Args:
         press: a ScorerPress, a KVzipPress or a FastKVzipPress; its ratio is the removed share.
-        settings: the fields of `GraphSettings`, of which `count` has no default, and `length` of
-            `graphkv_select`, by which a prompt below 1000 tokens has no neighbours; from
-            1000 · `count` on there are `count`.
+        settings: the fields of `GraphSettings`, where `count` has no default, and `length` of
+            `graphkv_select`. A prompt below 1000 tokens has no neighbours; one of at least
+            1000 · `count` tokens has `count`.
         ends: how many tokens the press always keeps at the start and at the end of a prompt; they
             are protected. By default those of the press, if it is one of kvpress' own.
 
     Raises:
         TypeError: no such press, or no such setting.
-        ValueError: what `graphkv_select` refuses; a prompt with padding; no `ends` for a press that
-            is not one of kvpress' own.
+        ValueError: `graphkv_select` raises it; a prompt has padding; `ends` is missing for a press
+            that is not one of kvpress' own.
     """
 
     select = staticmethod(optimized.graphkv_select)
@@ -356,20 +356,20 @@ def check_entered(by_itself: bool) -> None:
     """Refuse a press inside another one where selection must wait for the last layer."""
     if not by_itself:
         raise ValueError(
-            "press must be entered by itself where layers wait for each other, got it in another"
+            "press must not be inside another press if it selects after all layers, got it in one"
         )
 
 
 def check_visible(mask: Tensor | None) -> None:
-    """Refuse a prompt of which the last token does not see all: a press scores padding as text."""
+    """Refuse a prompt whose last token does not see all tokens: a press scores padding as text."""
     if mask is None:
         return
     last = mask if mask.ndim == 2 else mask[:, :, -1]
     seen = last >= 0 if last.is_floating_point() else last.bool()
     if not bool(seen.all()):
         raise ValueError(
-            "attention_mask must hide no token from the last one, since presses score what is "
-            f"hidden as text, got {int((~seen).sum())} hidden, by padding or by a window"
+            "attention_mask must hide no token from the last one, since presses score hidden "
+            f"tokens as text, got {int((~seen).sum())} hidden, by padding or by a window"
         )
 
 
@@ -377,6 +377,6 @@ def check_writable(cache: Any) -> None:
     """Refuse a quantized cache, whose entries cannot be replaced after reading."""
     if isinstance(cache, QuantizedCache):
         raise ValueError(
-            "past_key_values must not be a QuantizedCache where entries are cut out after the "
-            "reading; scope 'layer' and 'model' mask them"
+            "past_key_values must not be a QuantizedCache where entries are removed after the "
+            "prompt is read; scope 'layer' and 'model' mask them"
         )

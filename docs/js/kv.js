@@ -39,7 +39,7 @@ export function nested({ shape, data }) {
   )
 }
 
-/** The slices of a tensor along its last `rank` axes, as nested lists; none of no tensor. */
+/** The slices of a tensor along its last `rank` axes, as nested lists; no slices if x is null. */
 function slices(x, rank) {
   if (!x) return []
   const lead = x.shape.length - rank
@@ -51,7 +51,7 @@ const zip = (first, ...others) => first.map((x, i) => [x, ...others.map((other) 
 const rows = (...tensors) => zip(...tensors.map((x) => slices(x, 1)))
 const graphs = (scores, ...others) => zip(slices(scores, 1), ...others.map((x) => slices(x, 2)))
 
-/** float64 where a tensor is, else float32: in which precision statistics and mixtures are. */
+/** The dtype of statistics and mixtures: float64 if a tensor has it, else float32. */
 const wide = (...tensors) =>
   tensors.some((x) => x?.dtype === "float64") ? "float64" : "float32"
 
@@ -68,11 +68,11 @@ const count_true = (xs) => xs.filter(Boolean).length
 const dot = (a, b) => sum(a.map((x, i) => x * b[i]))
 const norm = (a) => Math.sqrt(dot(a, a))
 const clamp = (x, low, high) => Math.min(Math.max(x, low), high)
-/** Powers as mathematics has them: 1 to the power of infinity is 1. */
+/** The power as in mathematics: 1 to the power of infinity is 1, not NaN. */
 const power = (base, exponent) => (base === 1 ? 1 : base ** exponent)
 
 function round_half_even(x) {
-  const up = Math.round(x) // a half goes up
+  const up = Math.round(x) // rounds a half up
   return up - x === 0.5 && up % 2 ? up - 1 : up
 }
 
@@ -95,7 +95,7 @@ function floor_share(share, n, rest = false) {
   return Number(((rest ? scale - top : top) * BigInt(n)) / scale)
 }
 
-// ---- What an argument may be ----
+// ---- Checks of arguments ----
 
 /** A bad argument: `kind` is "type" or "value". */
 export class Refusal extends Error {
@@ -174,8 +174,8 @@ const Budget = (name, x, lengths) =>
   (is_tensor(x) ? Int64("*pools") : integer("", () => true))(name, x, lengths)
 
 /**
- * A function that holds its arguments to `signature`: what each may be, in a list with its default
- * if it has one. Only where the default is null may an argument be null.
+ * A function that checks its arguments by `signature`: a check for each, in a list with its default
+ * if it has one. An argument may be null only if its default is null.
  */
 function define(signature, body) {
   const defaults = {}
@@ -285,7 +285,7 @@ export const selectivity = define(
     const variation = rows(scores, aside).map(([s, P]) => {
       const content = s.filter((_, i) => !P?.[i])
       if (!content.some((x) => x > 0)) return 0
-      // from the least score, since a rounded mean lets equal scores deviate
+      // deviations from the least score: from a rounded mean, equal scores would deviate
       const raised = content.map((x) => x - least(content))
       const center = mean(raised)
       const sigma = Math.sqrt(mean(raised.map((x) => (x - center) ** 2)))
@@ -368,8 +368,8 @@ export const protected_mask = define(
 )
 
 /**
- * Refine scores by everything HubKV does, in its order; the heads of a layer are the last axis but
- * one. `ratio` is the share that will be removed.
+ * Refine scores by all steps of HubKV in order. The heads of a layer are the last axis but one.
+ * `ratio` is the share that will be removed.
  *
  *   z = 1 at protected tokens, else (1 − λ) s + λ β s̃
  */
@@ -578,7 +578,7 @@ export const neighbour_count = define(
  *
  *   N(o_i) = {o_j | e_ij ≥ e_i(m), j ≠ i}
  *
- * weights: edges e. sources: positions i. count: m. protected: true at nobody's neighbours.
+ * weights: edges e. sources: positions i. count: m. protected: true at tokens that cannot be neighbours.
  * spare_sources: no source is a neighbour of another.
  */
 export const neighbours = define(
@@ -601,7 +601,7 @@ export const neighbours = define(
   },
 )
 
-/** How the sources that reach one token combine: s of now, s before the round, and α e. */
+/** The new score, from the score now, the score before the round, and α e of the next source. */
 const RULES = {
   product: (s, _, loss) => s * (1 - loss),
   sequential: (_, before, loss) => before * (1 - loss),
@@ -682,7 +682,7 @@ export const banish = define(
  *   s^(T) = decay(s, e, N, T),  e = cos(K),  N = top-m(e),  |O_source| = max(1, ⌊f k_l⌋)
  *
  * Without per_head the heads of a layer share one graph: keys side by side, scores averaged.
- * exclude_window: take the protected tokens off the budget. adaptive: cap count, as
+ * exclude_window: subtract the protected tokens from the budget. adaptive: cap count, as
  * `neighbour_count` does.
  */
 export const graphkv_refine = define(
@@ -806,11 +806,11 @@ export const attention_weights = define(
 )
 
 /**
- * Sum the attention each token draws, over all heads and queries.
+ * Sum the attention that each token receives, over all heads and queries.
  *
  *   s_t = Σ_i Σ_q A_{i,t}^(q)
  *
- * queries, keys, causal, log_sum_exp: as in `attention_weights`. span: only the last so many tokens
+ * queries, keys, causal, log_sum_exp: as in `attention_weights`. span: only the last `span` tokens
  * are scored. normalize: divide by the number of queries that see the token.
  */
 export const attention_mass = define(
@@ -949,7 +949,7 @@ export const dequantise = define(
 )
 
 /**
- * Write codes as one dense stream of bits a row.
+ * Write the codes of each row as one dense stream of bits.
  *
  *   w_k = Σ_j 2^j β_{32k+j},  β_{bi+j} = ⌊c_i / 2^j⌋ mod 2
  */
@@ -963,7 +963,7 @@ export const pack_bits = define(
       const words = range(count).map(() => 0)
       for (const p of range(bits * length)) {
         const bit = (c[Math.floor(p / bits)] >> p % bits) & 1
-        words[Math.floor(p / 32)] |= bit << p % 32 // in 32 bits, the last being the sign
+        words[Math.floor(p / 32)] |= bit << p % 32 // the last of 32 bits is the sign
       }
       return words
     })
@@ -976,7 +976,7 @@ export const pack_bits = define(
  *
  *   c_i = Σ_j 2^j β_{bi+j},  β_{32k+j} = ⌊w_k / 2^j⌋ mod 2
  *
- * words: w. bits: b. length: number of codes a row.
+ * words: w. bits: b. length: number of codes per row.
  */
 export const unpack_bits = define(
   { words: Int32("*rows words"), bits: Bits, length: Whole },

@@ -1,4 +1,4 @@
-// Typeset what arithmatex marked, and load the typesetter where there is anything to typeset.
+// Typeset the formulas that arithmatex marked; load KaTeX only on pages with formulas.
 const vendor = new URL("../vendor/katex/", document.currentScript.src)
 
 const element = (name, attributes) =>

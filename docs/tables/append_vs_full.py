@@ -1,4 +1,4 @@
-"""Append against full mode, on three kinds of keys: `python docs/tables/append_vs_full.py`."""
+"""Compare append and full mode on three kinds of keys: `python docs/tables/append_vs_full.py`."""
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ MODES = {"append": "append", "oracle": "full from originals", "full": "full from
 
 
 def normal(seed: int, *shape: int) -> Tensor:
-    """Return numbers without structure."""
+    """Return standard normal numbers."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
@@ -22,7 +22,7 @@ def heavy_tailed(seed: int) -> Tensor:
 
 
 def gaussian(seed: int) -> Tensor:
-    """Return independent numbers."""
+    """Return independent standard normal numbers."""
     return normal(seed, HEADS, TOKENS, WIDTH)
 
 

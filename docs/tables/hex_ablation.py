@@ -1,6 +1,6 @@
 """HEX-3 with one setting changed at a time, and Table 4: `python docs/tables/hex_ablation.py`.
 
-The stream is made up. Keys have a correlation of 0.9 from one token to the next and an offset for
+The stream is synthetic. Keys have a correlation of 0.9 from one token to the next and an offset for
 each channel; queries lean towards the mean key of their head.
 """
 

@@ -1,4 +1,4 @@
-"""What masking changes in a matrix, in norms of it: `python docs/tables/masked_matrix_norms.py`."""
+"""Relative change of a matrix by masking: `python docs/tables/masked_matrix_norms.py`."""
 
 from collections.abc import Callable
 from math import sqrt
@@ -13,17 +13,17 @@ MASKS = ((96, False), (960, False), (1920, False), (1920, True))
 
 
 def signs(rank: int) -> Callable[[int], Tensor]:
-    """Return a maker of sums of products of sign vectors."""
+    """Return a function that makes a sum of outer products of sign vectors."""
     return lambda tokens: normal(tokens, rank).sign() @ normal(CHANNELS, rank).sign().T
 
 
 def gaussian(rank: int) -> Callable[[int], Tensor]:
-    """Return a maker of sums of products of Gaussian vectors."""
+    """Return a function that makes a sum of outer products of Gaussian vectors."""
     return lambda tokens: normal(tokens, rank) @ normal(CHANNELS, rank).T
 
 
 def single(tokens: int) -> Tensor:
-    """Return a matrix of one entry, the first that the mask leaves out."""
+    """Return a matrix with one nonzero entry: the first that the mask drops."""
     matrix = torch.zeros(tokens, CHANNELS, dtype=torch.float64)
     place = (~expander_mask(tokens, CHANNELS, DENSITY)).nonzero()[0].tolist()
     matrix[tuple(place)] = 1.0
@@ -31,7 +31,7 @@ def single(tokens: int) -> Tensor:
 
 
 def normal(rows: int, columns: int) -> Tensor:
-    """Return numbers without structure, others for every size."""
+    """Return standard normal numbers; the number of rows is the seed."""
     generator = torch.Generator().manual_seed(rows)
     return torch.randn(rows, columns, generator=generator, dtype=torch.float64)
 
@@ -47,7 +47,7 @@ MATRICES: dict[str, Callable[[int], Tensor]] = {
 
 
 def change(mask: Tensor, matrix: Tensor) -> float:
-    """Return the norm of what rescaled masking changes, over the norm of the matrix."""
+    """Return the norm of the change by rescaled masking, over the norm of the matrix."""
     changed = mask.double() * matrix / DENSITY - matrix
     return float(torch.linalg.matrix_norm(changed, 2) / torch.linalg.matrix_norm(matrix, 2))
 

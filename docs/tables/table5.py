@@ -1,7 +1,7 @@
-"""Table 5 of HEX, drawn again: `python docs/tables/table5.py` writes the figures too.
+"""Table 5 of HEX with newly drawn masks: `python docs/tables/table5.py` prints and writes it.
 
-The printed rows are in `table5.csv` of the tests, what was drawn goes to `table5_draws.csv` beside
-it, where they read it.
+The printed rows are in `table5.csv` of the tests. The statistics of the draws go to
+`table5_draws.csv` beside it, which the tests read.
 """
 
 import csv
@@ -33,7 +33,7 @@ def draw(tokens: int, draws: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print the 18 rows and write what was drawn."""
+    """Print the 18 rows, and write the statistics of the draws."""
     print(
         "| size | d₁ | d₂ | λ₁ | λ₂, drawn: mean ± sd | least to most | λ₂, paper | bound "
         "| gap | accepted of drawn |"

@@ -14,7 +14,7 @@ def hub_mask(scores, radius=2, protected=None):
 
 
 def discount(scores, hubs, gamma=0.5):
-    """Equation 7: a token that is no hub is worth less."""
+    """Equation 7: a token that is not a hub is worth less."""
     return scores * np.where(hubs, 1.0, gamma)
 
 

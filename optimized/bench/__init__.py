@@ -11,9 +11,9 @@ Write a `Case` if the fast side is a chain of functions, or if the slow side is 
 `against` names the slow side. A file that reproduces timings of a paper names their id and gives
 the paper's figure as `paper`.
 
-A run has three steps. First come the agreement tests of the functions that cases name and of those
-in a file's `ALSO`; if one fails, nothing is timed. Then both sides of every case run in one
-process: the figure is the median of several calls, and the first call is timed separately. Last
-comes the table, which lists cases that are slower than the other side once more. No timing is ever
-asserted.
+A run has three steps. First it runs the agreement tests of the functions that cases name and of
+those in a file's `ALSO`; if one fails, nothing is timed. Then it times both sides of every case in
+one process: the figure is the median of several calls, and the first call is timed separately. Last
+it prints the table, with the cases that are slower than the other side repeated below. No timing is
+ever asserted.
 """

@@ -29,8 +29,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}")
     parser.add_argument("--write", action="store_true", help="write docs/performance.csv")
     on_gpu = "cuda" if torch.cuda.is_available() else "cpu"
-    parser.add_argument("--device", default=on_gpu, help="where the inputs live")
-    threads = "on a busy machine 1 is fair to both sides: waiting for a second one is not work"
+    parser.add_argument("--device", default=on_gpu, help="the device of the inputs")
+    threads = "threads of PyTorch; on a busy machine 1 is fair: no side waits for a second thread"
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help=threads)
     given = parser.parse_args()
     if unknown := [name for name in given.names if name not in NAMES]:

@@ -17,7 +17,7 @@ CHECKED = (80, 90)
 """The architectures on which a kernel must not spill."""
 
 CHECKED_WITH = "3.7"
-"""The version of Triton whose code must not spill; under another one, a spill is no miss."""
+"""The version of Triton whose code must not spill; under another one, a spill is not a miss."""
 
 HEAD = ("operation", "kernel", "target", "registers", "spilled", "shared")
 

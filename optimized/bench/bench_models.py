@@ -44,7 +44,7 @@ def model(ours: bool) -> Any:
 
 
 def gate(kv_heads: int) -> kv.GateWeights:
-    """Return random weights of a FastKVzip gate with 4 queries a key head."""
+    """Return random weights of a FastKVzip gate with 4 queries per key head."""
     group, dim, hidden = 4, 16, CONFIG.hidden_size
     return kv.GateWeights(
         normal(0, kv_heads, group, dim, hidden) / 32,
@@ -90,7 +90,7 @@ def answer(ids: Tensor, name: str, refinement: Any) -> None:
 
 
 def generated(ids: Tensor, cache: models.EvictionCache, count: int) -> None:
-    """Decode so many tokens; the first step reads the last token of the prompt again."""
+    """Decode `count` tokens; the first step reads the last token of the prompt again."""
     how: dict[str, Any] = dict(do_sample=False, max_new_tokens=count, min_new_tokens=count)
     model(ours=True).generate(ids, past_key_values=cache, **how)
 

@@ -1,4 +1,4 @@
-"""Scorers, refinements and caches as a whole, against the literal text of the reference."""
+"""Whole scorers, refinements and caches, compared with the literal code of the reference."""
 
 from functools import partial
 from typing import Any
@@ -23,7 +23,7 @@ def layer(tokens: int = TOKENS) -> Inputs:
 
 
 def asked(queries: int = WINDOW) -> Inputs:
-    """Return queries, and the keys of a layer."""
+    """Return the queries and keys of a layer."""
     return dict(queries=normal(0, QUERY_HEADS, queries, WIDTH), keys=layer()["keys"])
 
 

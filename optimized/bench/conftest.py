@@ -9,7 +9,7 @@ import torch
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
     parser.addoption("--bench", action="append", metavar="NAME", help="benchmark; repeatable")
-    parser.addoption("--bench-device", default="cpu", help="where the inputs live")
+    parser.addoption("--bench-device", default="cpu", help="the device of the inputs")
     parser.addoption("--bench-threads", type=int, default=1, help="threads of torch")
 
 

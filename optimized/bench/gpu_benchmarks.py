@@ -46,7 +46,7 @@ SCHEMA = 1
 
 SIDES = ("kernel", "graph", "eager", "fp16")
 RUNS, SECONDS = 50, 3.0
-"""Runs of a kernel; a slow eager side runs for so many seconds instead, at least 5 times."""
+"""Runs of a kernel, and seconds of a slow eager side, which runs at least 5 times."""
 
 
 DISAGREES = "does not agree with the reference"
@@ -206,7 +206,7 @@ def redraw(inputs: OperationInputs, seed: int) -> None:
 def time_side(
     clock: Clock, call: Callable[[], object], inputs: OperationInputs, runs: int | None
 ) -> Named:
-    """Return the median time of a side, or why it has none; by default as many runs as fit."""
+    """Return the median time of a side, or why it failed; by default at most `RUNS` runs."""
     try:
         first = clock.once(call)
         for _ in range(2 * (not clock.dry)):
@@ -221,7 +221,7 @@ def time_side(
 def time_graph(
     clock: Clock, call: Callable[[], object], inputs: OperationInputs, runs: int | None
 ) -> Named:
-    """Return the median time of a side as a CUDA graph, or why it has none."""
+    """Return the median time of a side as a CUDA graph, or why it failed."""
     try:
         return time_side(clock, clock.captured(call), inputs, runs)
     except Exception as reason:  # a call that synchronises cannot be captured
@@ -373,7 +373,7 @@ def command() -> list[str]:
 
 
 def about(clock: Clock, commit: str = "") -> Named:
-    """Return the hardware, versions and code of a run; rows with equal ones form one run."""
+    """Return the hardware, versions and code of a run; rows where they are equal form a run."""
     device, torch_version, triton, found, date = surroundings(str(clock.device), 1)
     return dict(
         dry_run=clock.dry,
@@ -448,7 +448,7 @@ def key(row: Named) -> Named:
 
 
 def failure(row: Named) -> str:
-    """Return why a row failed, or an empty text; an eager side out of memory is no failure."""
+    """Return why a row failed, or an empty text; an eager side out of memory is not a failure."""
     said = [row.get("failed"), row.get("kernel", {}).get("refused")]
     eager = row.get("eager", {}).get("refused", "")
     said.append("" if "OutOfMemoryError" in eager else eager)
@@ -566,25 +566,25 @@ def arguments(words: list[str]) -> argparse.Namespace:
     steps: tuple[str, ...] = (*STEPS, "bits")
     parser = argparse.ArgumentParser(prog="python -m optimized.bench cuda", description=__doc__)
     parser.add_argument("steps", nargs="*", metavar="STEP", help=f"of {', '.join(steps)}")
-    parser.add_argument("--only", default="", metavar="TEXT", help="rows that hold it: HEX-4")
-    parser.add_argument("--anew", action="store_true", help="measure again what is on file")
+    parser.add_argument("--only", default="", metavar="TEXT", help="measure only rows with it")
+    parser.add_argument("--anew", action="store_true", help="also measure rows that the file has")
     parser.add_argument("--dry-run", action="store_true", help="small shapes on a CPU")
-    parser.add_argument("--json", type=Path, metavar="FILE", help=f"in place of {MEASURED.name}")
-    parser.add_argument("--commit", default="", help="where there is no git to ask")
+    parser.add_argument("--json", type=Path, metavar="FILE", help=f"write it, not {MEASURED.name}")
+    parser.add_argument("--commit", default="", help="the commit, where git is missing")
     parser.add_argument("--outputs", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(words)
     if unknown := [step for step in given.steps if step not in steps]:
         parser.error(f"no such step: {', '.join(unknown)}; there are {', '.join(steps)}")
     if given.dry_run and given.json and given.json.resolve() == MEASURED:
-        parser.error(f"nothing of a dry run is measured: {MEASURED.name} is not for it")
+        parser.error(f"--json must not be {MEASURED.name} in a dry run, which measures nothing")
     if not (given.dry_run or given.outputs or torch.cuda.is_available()):
-        parser.error("there is no GPU here; --dry-run tries the command on a CPU")
+        parser.error("there is no GPU here; use --dry-run to try the command on a CPU")
     given.steps = [*(given.steps or steps)]
     there = asked(given.steps, given.dry_run)
     there += compared_ones("") if "bits" in given.steps else []
     if not any(given.only in one.title for one in there):
         titles = "\n  ".join(dict.fromkeys(one.title for one in there))
-        parser.error(f"no row holds {given.only!r}; there are\n  {titles}")
+        parser.error(f"no row has the text {given.only!r}; there are\n  {titles}")
     return given
 
 
@@ -605,7 +605,7 @@ def main(words: list[str]) -> None:
     try:
         rows = run(clock, given.steps, file, given.only, given.anew, given.commit)
     except Lost:
-        print("the GPU is lost to this process; another goes on", flush=True)
+        print("this process can no longer use the GPU; a new one continues", flush=True)
         rest = [word for word in words if word != "--anew"]
         return os.execv(sys.executable, [*command(), *rest])
     if failed := [line(row) for row in rows if failure(row)]:

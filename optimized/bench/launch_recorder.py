@@ -1,4 +1,4 @@
-"""Recording the kernel launches of a call without running them, as on `meta` tensors."""
+"""Record the kernel launches of a call without running them, for example on `meta` tensors."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -42,8 +42,8 @@ class Source(NamedTuple):
     home: str
     kernel: str
     signature: tuple[tuple[str, Any], ...]
-    constants: tuple[tuple[tuple[int, ...], Any], ...]  # by place, within tuples by several
-    aligned: tuple[tuple[int, ...], ...]  # places of the arguments that are multiples of 16
+    constants: tuple[tuple[tuple[int, ...], Any], ...]  # keys: index, and indices inside tuples
+    aligned: tuple[tuple[int, ...], ...]  # indices of arguments that are multiples of 16
     options: tuple[tuple[str, int], ...]
 
 

@@ -37,7 +37,7 @@ RATIO = 0.95
 PACKS = ("hex_compress", "hex_reconstruct")
 PRESETS = ("KCVT-4", "HEX-4", "KCVT-3", "HEX-3")
 DECODING = ("decode", "sweep")
-"""Steps that run one kernel at many sizes; it is compiled at one, since three bits take long."""
+"""Steps that run one kernel at many sizes; `aot` compiles one size, since three bits are slow."""
 
 
 class OperationInputs(NamedTuple):
@@ -187,7 +187,7 @@ def compressed(
     width: int = 128,
     mass: bool = False,
 ) -> Operation:
-    """Return the operation of decode attention over a HEX cache; `mass` adds that of all tokens."""
+    """Return the operation of decode attention over a HEX cache; with `mass`, also of its mass."""
     config, heads = kv.hex_preset(preset), (32, 8)
     if small:
         heads, width = (4, 2), 64 if config.bits == 4 else 128
@@ -332,8 +332,8 @@ def mass(
 ) -> Operation:
     """Return the operation of attention mass in a layer; rivals attend with the same queries.
 
-    With `known`, a log-sum-exp is given; its values do not affect the time. With `before`, the mass
-    of so many tokens is given.
+    With `known`, a log-sum-exp is given; its values do not affect the time. With `before`, the
+    earlier mass of this number of tokens is given.
     """
     asked, held, width = (4, 2, 16) if small else (32, 8, 128)
 

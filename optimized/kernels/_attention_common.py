@@ -12,7 +12,7 @@ DTYPES = {torch.bfloat16, torch.float16, torch.float32}
 WIDEST = 256
 """Channels of the widest rows that fit into shared memory."""
 PROGRAMS = 264
-"""Two for each multiprocessor of an H100; a grid with fewer splits the tokens of a head."""
+"""Two programs for each multiprocessor of an H100; a smaller grid splits the tokens of a head."""
 
 
 @triton.jit

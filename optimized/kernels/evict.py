@@ -1,6 +1,6 @@
 """Eviction in two passes: count the kept entries of each block, then copy them by prefix sums.
 
-Between the passes the launcher waits once for the total, because the output is allocated by it.
+Between the passes the launcher waits once for the total, which is the size of the output.
 """
 
 import torch

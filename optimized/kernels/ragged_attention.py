@@ -43,7 +43,7 @@ class Shape(NamedTuple):
 
 @triton.jit
 def weighted_values(weights, value, SPLIT: tl.constexpr, NATIVE: tl.constexpr):
-    """Return weights times values; if SPLIT, weights are two numbers of the values' 16-bit type."""
+    """Return weights times values; if SPLIT, a weight is a sum of two 16-bit numbers."""
     if SPLIT and (value.dtype == tl.bfloat16 or value.dtype == tl.float16):
         high = round_to_dtype(weights, value.dtype)
         low = round_to_dtype(weights - widened(high), value.dtype)
@@ -60,8 +60,8 @@ def attend_tile(
 ):  # fmt: skip
     """Return the running maximum, sum of exponentials and mean value after one more tile.
 
-    The mean is normalised at every step, and weights are divided by the size of a tile before the
-    product, so that no sum of large values overflows.
+    No sum of large values overflows: the mean is normalised at every step, and weights are divided
+    by the size of a tile before the product.
     """
     n = start + tl.arange(0, BLOCK)
     logits = product(query, tl.trans(tile(keys, start, stop, WIDTH, ROOM, BLOCK)), NATIVE)

@@ -1,6 +1,6 @@
 """Exact selection without a sort: radix selection of the last kept key, then a rank of its ties.
 
-A program has a block of consecutive entries of a pool. Keys are integers that order and tie as the
+A program has a block of consecutive entries of a pool. Keys are integers that compare as the
 scores do. Each kernel builds a histogram of the next digit over the keys that share the digits
 found so far; the digit that completes the budget follows from its counts. Counters are integers, so
 the order of programs does not change a result.
@@ -56,7 +56,7 @@ def block_of(stretch, tile, length, EVEN: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def make_keys(bits, aside, SHIELDED: tl.constexpr):
-    """Return unsigned keys, as wide as the scores, that order and tie as they do."""
+    """Return unsigned keys, as wide as the scores, that compare as the scores do."""
     unsigned: tl.constexpr = tl.core.get_int_dtype(bits.dtype.primitive_bitwidth, False)
     most: tl.constexpr = 2 ** (bits.dtype.primitive_bitwidth - 1) - 1
     if bits.dtype.primitive_bitwidth == 16:

@@ -1,4 +1,4 @@
-"""Checks of arguments; a message names the argument, its value and what is admissible."""
+"""Checks of arguments; a message names the argument, its value and the admissible values."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
@@ -34,7 +34,7 @@ check_hex_settings, check_decoding_settings = (
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """Return the end of a message that suggests the nearest known name, if one is near."""
+    """Return the end of a message that suggests the closest known name, if one is close."""
     near = get_close_matches(given, list(known), n=1)
     return f": did you mean {near[0]!r}?" if near else ""
 
@@ -50,7 +50,7 @@ def shape_or_type(given: Any) -> Any:
 
 
 def require_known_name(what: str, given: Any, known: Iterable[str]) -> None:
-    """Refuse an unknown name, and suggest the nearest known one."""
+    """Refuse an unknown name, and suggest the closest known one."""
     names = list(known)
     if not isinstance(given, str) or given not in names:
         near = did_you_mean(given, names) if isinstance(given, str) else ""
@@ -74,13 +74,13 @@ def require_known_layers(config: Any, layers: Sequence[object]) -> None:
     others = sorted(set(kinds) - set(KNOWN))
     if others:
         raise ValueError(
-            "model must have layers with keys and values of the whole text or of a window, or a "
+            "model must have layers that cache keys and values, of all tokens or a window, or a "
             f"state, got {named} with {', '.join(others)}"
         )
     if any("Linear" in kind for kind in kinds) and not hasattr(Cache, "get_conv_state"):
         raise ValueError(
-            "model must have attention alone with this version of transformers, got "
-            f"{named} with states besides: transformers 5.23 or later serves it"
+            "model must have only attention layers with this version of transformers, got "
+            f"{named} with recurrent states: update transformers to 5.23 or later"
         )
     if not set(WHOLE) & set(kinds):
         windows = [
@@ -92,7 +92,7 @@ def require_known_layers(config: Any, layers: Sequence[object]) -> None:
             lifts = "; sliding_window=None in its configuration lifts the window"
         raise ValueError(
             "model must have a layer that sees the whole text, got "
-            f"{named} with {window} in every layer, which holds no more than that{lifts}"
+            f"{named} with {window} in every layer, which keeps no other tokens{lifts}"
         )
 
 
@@ -115,7 +115,7 @@ def reject_shared_keys(config: Any, layers: Sequence[Any]) -> None:
         raise ValueError(
             "model must have keys in every layer for a system that stores codes, or that "
             f"compresses again, got {config.model_type!r}, some of whose layers attend to the keys "
-            "of another: take a system that evicts once"
+            "of another: use a system that evicts once"
         )
 
 
@@ -136,22 +136,22 @@ def require_language_model(model: Any) -> None:
         named = type(model).__name__ if isinstance(model, nn.Module) else repr(model)
         says = "load it with `AutoModelForCausalLM.from_pretrained`"
         if isinstance(model, nn.DataParallel):
-            says = "give the model within, `model.module`"
+            says = "pass the model inside it, `model.module`"
         raise TypeError(
             f"model must be a causal language model of transformers, got {named}: {says}"
         )
 
 
 def raise_not_a_system(given: Any) -> NoReturn:
-    """Raise an error for an object that is no system, and name the argument it may belong to."""
+    """Raise an error for an object that is not a system, and name the argument it may belong to."""
     got, says = shown(given), ""
     if isinstance(given, Tensor):
-        says = ": ids come after it, `compressed(model, 'kvzip+hubkv', ids, ratio=0.75)`"
+        says = ": pass ids after it, `compressed(model, 'kvzip+hubkv', ids, ratio=0.75)`"
     elif isinstance(given, Mapping):
         got = type(given).__name__
-        says = ": inputs come after it, `compressed(model, 'kvzip+hubkv', **inputs, ratio=0.75)`"
+        says = ": pass inputs after it, `compressed(model, 'kvzip+hubkv', **inputs, ratio=0.75)`"
     elif isinstance(given, nn.Module):
-        got, says = type(given).__name__, ": the model comes before it"
+        got, says = type(given).__name__, ": pass the model before it"
     raise TypeError(f"system must be a name, a Scorer or a HexConfig, got {got}{says}")
 
 
@@ -206,9 +206,9 @@ def count_hidden_tail(flags: Tensor, known: Tensor | None, ends: bool) -> Tensor
     last = gone.flip(-1).cumprod(-1).sum(-1)
     if bool((flags & ~before).any()) or bool((counts != last).any()):
         missing = known is None and bool((flags != before)[:, 0].any())
-        why = ": give `compressed` the mask, too" if missing else ""
+        why = ": pass the mask to `compressed`, too" if missing else ""
         raise ValueError(
-            "attention_mask must be what it was for the tokens that the cache has seen, got "
+            "attention_mask must not change for the tokens that the cache has seen, got "
             f"another{why}"
         )
     if not ends and bool(gone.any()):
@@ -240,13 +240,13 @@ def require_continuing_positions(
     if not bool((got.diff() == 1).all()):
         says = "sequences that are packed into one row are not supported: batch them"
     elif ahead == padding[row]:
-        says = "they count the padding that the cache has read: give the attention_mask, too"
+        says = "they count the padding that the cache has read: pass the attention_mask, too"
     elif int(got[0]) == 0:
         says = "leave position_ids out, or continue from the tokens that the cache has seen"
     else:
         says = "tokens are left out; a model called without `generate` takes only new ones"
     raise ValueError(
-        "position_ids must continue in every row what the cache has seen, at "
+        "position_ids must continue after the tokens that the cache has seen, at "
         f"{int(meant[first])}, got {int(got[first])}: {says}"
     )
 
@@ -305,7 +305,7 @@ def require_learned_positions(decoder: Any, places: Tensor) -> None:
     if after > count - getattr(table, "offset", 0):
         raise ValueError(
             "input_ids must have no more tokens than the model has learned positions for, "
-            f"{count - getattr(table, 'offset', 0)}, got {after}; what KVzip repeats counts, too"
+            f"{count - getattr(table, 'offset', 0)}, got {after}; repeats by KVzip count, too"
         )
 
 
@@ -314,7 +314,7 @@ def require_batch_size(new: Tensor, batch: int) -> None:
     if new.shape[0] != batch:
         raise ValueError(
             f"input_ids must have the cache's batch size {batch}, got {new.shape[0]}: "
-            "`cache.batch_repeat_interleave` and `batch_select_indices` give a cache other rows"
+            "`cache.batch_repeat_interleave` and `batch_select_indices` change the rows of a cache"
         )
 
 
@@ -363,7 +363,7 @@ def require_token_ids(ids: Tensor, valid: Tensor | None) -> None:
         )
     if valid is not None:
         if not isinstance(valid, Tensor):
-            says = ": a budget is named, `ratio=0.75`" if isinstance(valid, float | int) else ""
+            says = ": pass a budget as `ratio=0.75`" if isinstance(valid, float | int) else ""
             raise TypeError(f"attention_mask must be a tensor, got {type(valid).__name__}{says}")
         checks.shaped("attention_mask", valid, ids.shape)
         require_left_padding("attention_mask", valid.to(torch.bool))
@@ -425,7 +425,7 @@ def require_refinable_scores(
             require_finite_scores(one, chosen, valid)
     except ValueError as error:
         helps = "`shift_scores`, or `scorer('knorm', model, shift=True)`"
-        raise ValueError(f"{error}; what lifts scores below 0 is {helps}") from error
+        raise ValueError(f"{error}; to shift scores below 0, use {helps}") from error
 
 
 TYPES = ("token_type_ids", "mm_token_type_ids")
@@ -459,8 +459,8 @@ def require_text(config: Any, ids: Tensor) -> None:
             place = getattr(config, name, None)
             if isinstance(place, int) and bool((ids == place).any()):
                 raise ValueError(
-                    f"input_ids must be text, got the model's {name} {place}: give what the "
-                    "processor returned for it, too (`pixel_values` and the like)"
+                    f"input_ids must be text, got the model's {name} {place}: pass the "
+                    "other outputs of the processor, too (`pixel_values` and the like)"
                 )
 
 
@@ -492,8 +492,8 @@ def require_budget(system: Any, interval: Any, ratio: Any, keep: Any) -> None:
         raise ValueError("ratio and keep must be one number with an interval, got one per layer")
     if layered and system.shares_budget:
         raise ValueError(
-            f"ratio and keep must be one number for {system.scorer!r}, which itself shares the "
-            "budget among layers, got one per layer"
+            f"ratio and keep must be one number for {system.scorer!r}, which shares the "
+            "budget among layers itself, got one per layer"
         )
 
 

@@ -64,7 +64,7 @@ class Beginning:
 
     def __init__(self, prepare: Callable[..., Any], config: Any) -> None:
         self.prepare, self.config = prepare, config
-        self.__signature__ = signature(prepare)  # `generate` looks at it
+        self.__signature__ = signature(prepare)  # `generate` inspects it
 
     def __call__(self, input_ids: Tensor, *given: Any, **more: Any) -> Any:
         """Return the inputs of one call of the model within `generate`."""
@@ -81,8 +81,8 @@ class Beginning:
                 mask = more.get("attention_mask")
                 if isinstance(mask, Tensor) and mask.ndim == 2 and not bool(mask[:, -1].all()):
                     raise ValueError(
-                        "attention_mask must be 1 at the last token of each row, got 0: put the "
-                        "padding of questions of unlike lengths before them, behind the prompt"
+                        "attention_mask must be 1 at the last token of each row, got 0: pad "
+                        "questions of different lengths on the left, between prompt and question"
                     )
                 read = (*cache.looked, "mm_encoder_outputs")
                 more = {name: x for name, x in more.items() if name not in read}
@@ -106,7 +106,7 @@ def attach(model: PreTrainedModel) -> PreTrainedModel:
         The same model. Over every cache but ours it computes the same attention as before.
 
     Raises:
-        TypeError: it is no model of `transformers`.
+        TypeError: it is not a model of `transformers`.
         ValueError: the model computes something else, has layers of another kind, or has an
             adapter that puts trained entries before the prompt's.
     """

@@ -82,7 +82,7 @@ class CallAwareCache:
 class UnsupportedMask:
     """A marker for an attention mask that our layers cannot apply.
 
-    It is no error by itself, since some models create masks that they never use.
+    It is not an error by itself, since some models create masks that they never use.
     """
 
 
@@ -227,7 +227,7 @@ def attend(
         own_or_check = CHECKING.get() or native_attention(own, module)
         return own_or_check(module, query, key, value, attention_mask, **how)
     if not CHECKING.get() and pass_hidden not in module._forward_pre_hooks.values():
-        raise ValueError("model must be prepared by `attach(model)`, got the name alone")
+        raise ValueError("model must be prepared by `attach(model)`, got only the name of it")
     return attend_to(key, query, attention_mask, **how)
 
 

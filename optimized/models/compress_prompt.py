@@ -91,14 +91,13 @@ def compressed(
             used only together with those.
 
     Returns:
-        The cache. A cache that evicts, and stores nothing in codes, has read the whole prompt. The
-        others have read all of it but the last token, which `generate` reads, since they cannot
-        remove a token.
+        The cache. A cache that evicts and stores no codes has read the whole prompt. Any other one
+        cannot remove a token, so it has read all tokens but the last, which `generate` reads.
 
     Raises:
         TypeError: the system is neither a name nor a scorer nor settings.
-        ValueError: there is no such system or setting, a budget is missing or superfluous, an
-            input is none of a decoder's, or the model cannot be attached.
+        ValueError: there is no such system or setting, a budget is missing or not needed, the
+            model does not take an input, or the model cannot be attached.
     """
     one, made, store = resolve_system(system, refined)
     if input_ids is None:
@@ -237,8 +236,8 @@ def find_extra_inputs(
         else:
             says = suggest_option(one)
         raise TypeError(
-            f"inputs must be input_ids and attention_mask, what {type(model).__name__} takes "
-            f"beside them, or an option of `compressed`, got {one!r}: {says}"
+            f"inputs must be input_ids, attention_mask, other inputs of {type(model).__name__} or "
+            f"options of `compressed`, got {one!r}: {says}"
         )
     types = {one: others[one] for one in checks.TYPES if extra and one in takes and one in others}
     return extra | types
@@ -288,7 +287,7 @@ def evict_by_scores(
     for held, most in [*short.values()][:1]:
         warnings.warn(
             f"budget {held} of a {one.scope} is below its number of protected entries, {most}: "
-            f"those alone are kept, in {len(short)} of {len(valid)} rows",
+            f"only those are kept, in {len(short)} of {len(valid)} rows",
             stacklevel=3,
         )
     chosen = [row for row in rows if row not in short]
@@ -359,7 +358,7 @@ def compress_to_hex(
             raise
         preset = f"optimized.hex_preset({one.name[:5].upper()!r})._replace(near=True)"
         raise ValueError(
-            f"{error}: `{preset}` in place of {one.name!r} takes the nearest"
+            f"{error}: use `{preset}` in place of {one.name!r} for the nearest density"
         ) from error
     if inputs.ids.shape[1] == 1:
         return cache

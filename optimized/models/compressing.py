@@ -69,7 +69,7 @@ def compressing(
         The model.
 
     Raises:
-        TypeError: there is no such option, or the model is no language model.
+        TypeError: there is no such option, or the model is not a language model.
         ValueError: the model is in another `compressing`, or `compressed` raises it in a call.
     """
     for one in options:
@@ -96,7 +96,7 @@ def compressing(
 
 
 def padding_of(model: PreTrainedModel, ids: Any) -> Tensor | None:
-    """Return the mask that `generate` derives from padding tokens, if padding is no end token."""
+    """Return the mask that `generate` derives from padding, unless its id is an end token."""
     known = model.generation_config
     ends = known.eos_token_id if isinstance(known.eos_token_id, list) else [known.eos_token_id]
     pad = known.pad_token_id

@@ -93,7 +93,7 @@ class DecodingTransformersCache(AttendingCache):
         kv: `reference` or `optimized`.
 
     Raises:
-        TypeError: `settings` is no `DecodingConfig`, or a field has a wrong type.
+        TypeError: `settings` is not a `DecodingConfig`, or a field has a wrong type.
         ValueError: the score is unknown, gates are missing, the scope is `"model"`, or a setting
             is outside its range.
     """

@@ -25,8 +25,8 @@ checked = compile_contract(unwrap(optimized.hex_decode))
 class HexLayer(RestoringLayer):
     """One layer, compressed in blocks; `hex_decode` reads the tokens after the prompt.
 
-    While tokens come one by one, the cache has the layout that attention multiplies. On a GPU that
-    is the layout of the kernels, and blocks are added in place.
+    While tokens come one by one, the cache has a layout whose codes attention can multiply. On a
+    GPU that is the layout of the kernels, and blocks are added in place.
     """
 
     def __init__(self, config: optimized.HexConfig, kv: ModuleType) -> None:
@@ -99,7 +99,7 @@ class HexTransformersCache(AttendingCache):
         kv: `reference` or `optimized`.
 
     Raises:
-        TypeError: `settings` is no `HexConfig`, or a field has a wrong type.
+        TypeError: `settings` is not a `HexConfig`, or a field has a wrong type.
         ValueError: a setting is outside its range, or no mask of a block has its density.
     """
 

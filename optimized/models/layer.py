@@ -139,7 +139,7 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         raise ValueError(
             "model must attend through this package over a cache of it: call "
-            "`optimized.models.attach(model)`, and again where its attention was set to another"
+            "`optimized.models.attach(model)`, and again after its attention is changed"
         )
 
 
@@ -289,7 +289,7 @@ def count_full_attention_layers(config: Any) -> int:
 
 
 def is_latent(config: Any) -> bool:
-    """Return whether a model caches one latent row a token, shared by all heads."""
+    """Return whether a model caches one latent row per token, shared by all heads."""
     return getattr(config.get_text_config(decoder=True), "kv_lora_rank", None) is not None
 
 
@@ -312,9 +312,9 @@ def flags_of(masks: dict[str, Any], seen: int, new: int) -> Tensor | None:
     mask = masks.get("full_attention")
     if isinstance(mask, UnsupportedMask):
         raise ValueError(
-            "model must attend to earlier tokens alone, got a mask by which the tokens of an image "
-            "see each other: prompts with images are not served for this model, and text is where "
-            "the model makes no such mask for it"
+            "model must attend only to earlier tokens, got a mask that lets the tokens of an image "
+            "see each other: image prompts of this model are not supported; text is, if the model "
+            "makes no such mask for it"
         )
     if mask is None:
         return None
@@ -395,7 +395,7 @@ class AttendingCache(Cache, CallAwareCache):
         super().__init__(layers=layers)
         self.carries = True
         self.before: dict[int, Any] = {}
-        """Recurrent states before the last call, where that call brought one token: it can be
+        """Recurrent states before the last call, if that call brought one token, which can then be
         removed."""
         self.valid: Tensor | None = None
         self.ends: list[int] = []
@@ -415,7 +415,7 @@ class AttendingCache(Cache, CallAwareCache):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of every storage that layers and mask keep alive; the digest adds 8 bytes a row."""
+        """Bytes of every storage that layers and mask keep alive; a digest adds 8 bytes per row."""
         return optimized.stored_bytes([self.layers, self.states, self.before, self.valid])
 
     @property
@@ -582,7 +582,7 @@ class AttendingCache(Cache, CallAwareCache):
     def positions_on_axes(
         self, given: Tensor, real: Tensor, starts: Tensor, ahead: Tensor
     ) -> tuple[Tensor, list[int], Tensor]:
-        """Return what `new_positions` does, for positions with axes of time, row and column.
+        """Return the result of `new_positions`, for positions with axes of time, row and column.
 
         Text continues after the largest position of an image. Its positions are therefore ahead
         of, or behind, the number of tokens. A model stores this lead for its last prompt only;
@@ -613,14 +613,14 @@ class AttendingCache(Cache, CallAwareCache):
             checks.require_left_padding("attention_mask", real)
         if self.states and seen and count > 1 and not self.carries:
             raise ValueError(
-                "model must carry its states from call to call, got one whose states begin anew "
-                f"where it reads {count} tokens behind {seen}: let it read the prompt at once, and "
-                "then one token at a time"
+                "model must carry its states from call to call, got one whose states start again "
+                f"when it reads {count} tokens after {seen}: read the prompt in one call, then one "
+                "token at a time"
             )
         if self.states and count == 1 and real is not None and not bool(real.all()):
             raise ValueError(
-                "attention_mask must be 1 in a call of one token, got 0: a model with states takes "
-                "any single token for text"
+                "attention_mask must be 1 in a call of one token, got 0: a model with states "
+                "never treats a single token as padding"
             )
 
     def take_back(self) -> None:
@@ -727,8 +727,8 @@ class AttendingCache(Cache, CallAwareCache):
         if ids.shape[1] < seen:
             raise ValueError(
                 f"input_ids must begin with the {seen} tokens that the cache has seen, got "
-                f"{ids.shape[1]} in all: give `generate` every token so far, and new ones behind "
-                "them; several questions of one prompt are asked within `cache.undone()`"
+                f"{ids.shape[1]} in all: pass `generate` every token so far, then new ones; "
+                "to ask several questions about one prompt, use `cache.undone()`"
             )
         if seen and len(ids) == len(self.ends) and self.digest is not None:
             known = None if self.valid is None else self.valid[:, :seen]
@@ -736,7 +736,7 @@ class AttendingCache(Cache, CallAwareCache):
                 raise ValueError(
                     "input_ids must begin with the tokens that the cache has seen, got others: "
                     "append new ids to the old ones, since a text that is encoded again may have "
-                    "other ids; other questions of one prompt are asked within `cache.undone()`"
+                    "other ids; to ask other questions about one prompt, use `cache.undone()`"
                 )
 
     def __copy__(self) -> Self:

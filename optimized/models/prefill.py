@@ -183,5 +183,5 @@ def unrotated(step: Step) -> Float[Tensor, "batch query_heads queries width"]:
     """Return the queries of a step before the rotary embedding, after the norm if there is one."""
     queries = unrotated_queries(step.attention, step.hidden, step.queries.shape[-1])
     if queries is None:
-        raise ValueError("step must be of a layer that projects its queries by themselves")
+        raise ValueError("step must be of a layer that projects its queries separately")
     return queries.transpose(1, 2)

@@ -133,7 +133,7 @@ class Scorer:
         self.memory[step.layer] = self.remember(step, past)
 
     def remember(self, step: Step, past: Any) -> Any:
-        """Return what to store of a layer after a chunk; what `scored` reads in `memory`.
+        """Return what to store of a layer after a chunk; `scored` reads it in `memory`.
 
         Args:
             step: the layer's tensors after the chunk.
@@ -180,7 +180,7 @@ class Scorer:
 
 
 def options(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the settings of a function: its parameters with a default that are no tensors."""
+    """Return the settings of a function: its parameters with a default, except tensors."""
     parameters = signature(function).parameters.values()
     names = (one.name for one in parameters if one.default is not one.empty)
     return tuple(name for name in names if name not in ("valid", "past"))

@@ -39,7 +39,7 @@ UNITS = 16
 
 
 class Found(NamedTuple):
-    """The relative differences that one layer shows."""
+    """The relative differences of one layer."""
 
     by_formula: float
     """Our attention against the model's own, on the same queries, keys and values."""
@@ -74,7 +74,7 @@ def run_self_check(model: PreTrainedModel) -> ModelTraits:
         model.config, "encoder_layers"
     ):
         raise ValueError(
-            f"model must be a decoder alone, got {named!r}, an encoder-decoder or a part of one"
+            f"model must be a decoder alone, got {named!r}, an encoder-decoder or part of one"
         )
     decoder = decoder_of(model)
     cache, modules = EvictionCache(decoder.config), attentions(decoder)
@@ -110,7 +110,7 @@ def run_self_check(model: PreTrainedModel) -> ModelTraits:
         if str(error).startswith("model must"):
             raise
         raise ValueError(
-            f"model must run with caches of this package, got {named!r}, which ends in "
+            f"model must run with caches of this package, got {named!r}, which raises "
             f"{type(error).__name__}: {error}"
         ) from error
     finally:
@@ -135,8 +135,8 @@ def run_self_check(model: PreTrainedModel) -> ModelTraits:
         if not moved <= allowed:
             raise ValueError(
                 "model must compute through this package what it computes by itself, got "
-                f"{named!r}, whose attention moves by {moved:.2g} of its size on a random "
-                f"prompt, {allowed:.2g} being allowed"
+                f"{named!r}, whose attention differs by {moved:.2g} of its size on a random "
+                f"prompt; {allowed:.2g} is allowed"
             )
     return ModelTraits(rotation <= run.loose, carries, len(cache.layers))
 
@@ -190,10 +190,10 @@ class Run:
         if not isinstance(ours, EvictionLayer):
             return
         if "past_key_values" not in inputs:
-            raise ValueError("model must hand `past_key_values` to its attention by name")
+            raise ValueError("model must pass `past_key_values` to its attention by name")
         if isinstance(masks := inputs.get("attention_mask"), dict):
             raise ValueError(
-                "model must hand one mask to the attention of a layer, got one whose "
+                "model must pass one mask to the attention of a layer, got one whose "
                 f"{type(module).__name__} takes {', '.join(map(str, masks))}"
             )
         queries: list[Tensor] = []
@@ -244,8 +244,8 @@ def compare_attention(
         biased = (attention_mask > torch.finfo(torch.float16).min) & (attention_mask != 0)
         if bool(biased.any()):
             raise ValueError(
-                "model must weigh tokens by their keys, and mask some, got one whose "
-                f"{type(module).__name__} adds numbers of its own to the products"
+                "model must compute weights from its keys and a mask alone, got one whose "
+                f"{type(module).__name__} adds other numbers to the products"
             )
         seen = attention_mask[:, 0, -1] == 0  # the last query sees all real tokens
     eager = native_attention("eager", module)

@@ -66,7 +66,7 @@ def quality_against_bytes(
                 ys,
                 linestyle=("--" if line.refined else "-") if line.points[1:] else "none",
                 marker=next(marks[line.colour]),
-                ms=8 if line.refined else 6,  # larger, to surround a marker at the same point
+                ms=8 if line.refined else 6,  # larger than a marker at the same point
                 color=line.colour,
                 mfc="none" if line.refined else line.colour,
                 label=line.name,

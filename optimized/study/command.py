@@ -40,7 +40,7 @@ SMALL = 20_000_000
 
 
 def device(name: str) -> torch.device:
-    """Return the device of this name, after a test that it computes.
+    """Return the device of this name, after a test computation on it.
 
     Raises:
         ValueError: the device cannot be used.
@@ -224,8 +224,8 @@ def without_gates(chosen: list[System]) -> list[System]:
     left = [system for system in chosen if system.scorer not in gated]
     if len(left) == 1 < len(chosen):
         raise ValueError(
-            f"--systems must name one that can be had, got only such as need a {FILE} beside the "
-            "model"
+            f"--systems must include a system without gates, got only systems that need a {FILE} "
+            "beside the model"
         )
     if len(left) < len(chosen):
         names = ", ".join(sorted(gated))

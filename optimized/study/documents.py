@@ -47,7 +47,7 @@ def load_text_file(file: Path) -> str:
     """Return the text of a file.
 
     Raises:
-        ValueError: there is no such file, or it is no text.
+        ValueError: there is no such file, or it is not text.
     """
     try:
         return file.read_text(encoding="utf-8")

@@ -55,7 +55,7 @@ def read(texts: Iterable[str]) -> Changes:
 
 
 def value_of(name: str, kind: Any, text: str) -> Any:
-    """Return the value of a text, of a type that an annotation admits.
+    """Return the value that a text stands for, if an annotation admits it.
 
     Raises:
         ValueError: the annotation does not admit the value.
@@ -77,7 +77,7 @@ def value_of(name: str, kind: Any, text: str) -> Any:
 
 
 def changed(systems: Sequence[System], changes: Changes) -> list[System]:
-    """Return systems with the changes of their own parts.
+    """Return the systems, each with the changes of its own parts.
 
     Raises:
         ValueError: no system has the part of a change.

@@ -81,15 +81,15 @@ def summary(figures: dict[str, Any]) -> Iterator[str]:
     """Yield the HTML of the verdicts."""
     yield "<h2>Verdicts</h2>"
     if not figures["verdicts"]:
-        yield "<p>Nothing that was measured can be compared.</p>"
+        yield "<p>No two measured systems can be compared.</p>"
         return
     needles = not figures["no_needles"]
     better = "fewer bits and more needles are" if needles else "fewer bits are"
     yield (
         f"<p>Differences on the same documents: {better} better. "
-        f"{escape(table.describe_tests(figures))} The 95 % intervals are bootstrapped over "
-        "documents, each for one comparison by itself, and left out where documents are too few "
-        "for any.</p>"
+        f"{escape(table.describe_tests(figures))} Each 95 % interval is bootstrapped over "
+        "documents for one comparison by itself. It is left out where there are too few "
+        "documents.</p>"
     )
     asked = ("text", "needles") if needles else ("text",)
     names = ("bits per byte", "95 %", *(("needles", "95 %") if needles else ()), "bytes %")
@@ -147,7 +147,7 @@ def pictures(rows: Sequence[dict[str, Any]], figures: dict[str, Any]) -> Iterato
         share, lines = full["needle_accuracy"], chart.series(rows, "needle_accuracy")
         yield figure(
             chart.quality_against_bytes(lines, "needles found", share, True),
-            "Facts asked for after the prompt was compressed, without knowing the "
+            "Facts found after the prompt was compressed without knowledge of the "
             "questions: higher is better, and the line is the full cache.",
         )
 
@@ -188,8 +188,8 @@ def heats(rows: Sequence[dict[str, Any]], figures: dict[str, Any]) -> Iterator[s
         return
     yield (
         "<h2>Where needles are found</h2>"
-        "<p class=soft>A line for each length of documents in tokens, a column for each part of "
-        "them, first to last.</p>"
+        "<p class=soft>A row for each length of documents in tokens, a column for each part of a "
+        "document, first to last.</p>"
     )
     ratios = sorted({row["ratio"] for row in rows if row["ratio"] is not None})
     shown = min(ratios, key=lambda ratio: abs(ratio - 0.9), default=None)
@@ -204,14 +204,14 @@ def heats(rows: Sequence[dict[str, Any]], figures: dict[str, Any]) -> Iterator[s
 def measured(figures: dict[str, Any]) -> Iterator[str]:
     """Yield the description of the measurement, with settings and versions."""
     yield (
-        "<p>Each document is read once, and nobody knows yet what will be asked. Then its cache is "
-        "compressed in one way after the other: text that follows gives the bits per byte, facts "
-        "hidden in the document are asked for and answered greedily, and the first queries after "
-        "the prompt show how far attention moves from the full cache's, head by head. New tokens "
-        "stay exact in every system. Bytes are counted from the tensors that are stored; the "
-        "expander mask of HEX follows from a seed and is not among them. The observation window of "
-        "SnapKV, PyramidKV and CAKE has 32 tokens, or half the budget where that is less, unless "
-        "it is set.</p>"
+        "<p>Each document is read once, before the questions are known. Then each system "
+        "compresses the cache. The text after the document gives the bits per byte. Questions "
+        "about facts hidden in the document are answered greedily. The first queries after the "
+        "prompt show, head by head, how far attention moves from that of the full cache. New "
+        "tokens stay exact in every system. Bytes are counted from the stored tensors; the "
+        "expander mask of HEX follows from a seed and is not counted. Unless it is set, the "
+        "observation window of SnapKV, PyramidKV and CAKE has 32 tokens, or half the budget if "
+        "that is less.</p>"
     )
     command = {name: value for name, value in figures["command"].items() if value is not None}
     items = "".join(

@@ -17,11 +17,11 @@ THEMED = (
 def papers(shown: Sequence[Picture]) -> Iterator[str]:
     """Yield the HTML of the papers' figures, drawn from the model."""
     if shown:
-        yield "<h2>The papers' figures, of this model</h2>"
+        yield "<h2>The papers' figures, drawn from this model</h2>"
     for one in shown:
         yield f"<h3>{escape(one.title)}</h3>"
         if one.svg is None:
-            yield f"<p class=soft>Not to be had here: {escape(one.refused or '')}</p>"
+            yield f"<p class=soft>Not drawn: {escape(one.refused or '')}</p>"
             continue
         yield figure(one.svg, one.caption, one.title)
 

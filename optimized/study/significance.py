@@ -186,7 +186,7 @@ def pairs(rows: Sequence[Row]) -> Iterator[tuple[str, Row, Row]]:
 
 
 def sign(gain: float, p: float) -> str:
-    """Return the result of a test as a sign, for a difference that is better above 0."""
+    """Return the result of a test as a sign; differences above 0 are better."""
     return "=" if p > ALPHA else "+" if gain > 0 else "-"
 
 
@@ -196,7 +196,7 @@ def differences(one: Sequence[float], other: Sequence[float]) -> list[float]:
 
 
 def unrefined(system: System, refinement: str) -> str | None:
-    """Return the name of the same system without a refinement; None if it has another one."""
+    """Return a system's name without this refinement; None if it lacks it or has a store."""
     if system.refinement != refinement or system.store is not None:
         return None
     return system.name.replace(f"+{refinement}", "")

@@ -49,13 +49,13 @@ def notes(figures: dict[str, Any]) -> Iterator[str]:
         f"readings {command['readings']}; {command['implementation']} on {command['device']}."
     )
     yield (
-        "bytes: of what is stored, in percent of the full cache in 16 bits. change: against the "
-        "full cache. ε: how far attention moves. score, select: seconds in all."
+        "bytes: stored bytes, in percent of the full cache in 16 bits. change: against the full "
+        "cache. ε: how far attention moves. score, select: total seconds."
     )
     if figures["no_needles"]:
         yield figures["no_needles"]
     if documents["overlapping"]:
-        yield "Documents overlap: the text is short, intervals are too narrow, verdicts too sure."
+        yield "Documents overlap (the text is short): intervals are too narrow, verdicts too sure."
     settings: dict[str, dict[str, None]] = {}
     for row in figures["rows"]:
         for name, value in row["settings"].items():
@@ -65,7 +65,7 @@ def notes(figures: dict[str, Any]) -> Iterator[str]:
         yield f"Settings: {listed}."
     remedied = dict.fromkeys(remedy for row in figures["rows"] for remedy in row["readings"])
     if remedied:
-        yield f"Remedies on, by their errata: {', '.join(remedied)}."
+        yield f"Corrections in use, by their errata: {', '.join(remedied)}."
     compared = [row["entries_differing"] for row in figures["rows"] if not row["refused"]]
     compared = [count for count in compared if count is not None]
     if compared:
@@ -111,14 +111,14 @@ def verdict_lines(figures: dict[str, Any]) -> Iterator[str]:
 
 
 def describe_tests(figures: dict[str, Any]) -> str:
-    """Return a sentence on the tests behind the verdicts, and on the documents they need."""
+    """Return a text on the tests of the verdicts, and on the number of documents they need."""
     tests, read = figures["tests"], len(figures["documents"]["lengths"])
     said = (
-        f"Verdicts are of sign-flip tests over {read} documents, by Holm's method for all "
-        f"{tests['count']} of this run together, at 5 %."
+        f"Verdicts come from sign-flip tests over {read} documents at the 5 % level, corrected by "
+        f"Holm's method for all {tests['count']} tests of this run."
     )
     if read < tests["documents"]:
-        said += f" So many need {tests['documents']} documents: there is no verdict."
+        said += f" These tests need at least {tests['documents']} documents: there is no verdict."
     return said
 
 

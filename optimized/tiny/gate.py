@@ -17,11 +17,11 @@ def main() -> None:
     from transformers import LlamaForCausalLM
 
     parser = argparse.ArgumentParser(prog="python -m optimized.tiny.gate")
-    parser.add_argument("model", type=Path, help="where the gates go, too")
+    parser.add_argument("model", type=Path, help="folder of the model, and of its gates")
     parser.add_argument("--rows", type=int, default=30)
     parser.add_argument("--length", type=int, default=960)
     parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--sample", type=int, default=2048, help="tokens a step sees")
+    parser.add_argument("--sample", type=int, default=2048, help="tokens of a step")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     model = attach(LlamaForCausalLM.from_pretrained(given.model).eval())

@@ -44,7 +44,7 @@ class Fact(NamedTuple):
 
 
 def word(rng: Random, syllables: int) -> str:
-    """Return a random word of so many syllables."""
+    """Return a random word of `syllables` syllables."""
     return "".join(rng.choice("bdfgklmnprstvz") + rng.choice("aeiou") for _ in range(syllables))
 
 

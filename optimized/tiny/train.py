@@ -96,13 +96,13 @@ def arguments() -> argparse.Namespace:
     """Return the parsed command line."""
     parser = argparse.ArgumentParser(prog="python -m optimized.tiny.train")
     parser.add_argument("model", choices=MODELS)
-    parser.add_argument("--checkpoint", type=Path, required=True, help="begun, or gone on from")
-    parser.add_argument("--out", type=Path, help="where the model goes at the end")
+    parser.add_argument("--checkpoint", type=Path, required=True, help="the file to resume from")
+    parser.add_argument("--out", type=Path, help="the folder of the trained model")
     parser.add_argument("--seed", type=int, default=0)
     on_gpu = "cuda" if torch.cuda.is_available() else "cpu"
     parser.add_argument("--device", default=on_gpu)
     parser.add_argument("--bf16", action="store_true", help="slower on a CPU that emulates it")
-    parser.add_argument("--minutes", type=float, default=3.0, help="between checkpoints")
+    parser.add_argument("--minutes", type=float, default=3.0, help="time between checkpoints")
     return parser.parse_args()
 
 

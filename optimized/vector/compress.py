@@ -168,7 +168,7 @@ def refine_rows(
 
 
 def places(which: Tensor | None, number: int, lead: torch.Size, together: int) -> Iterator[Any]:
-    """Yield the indices of the rows with one setting, so many at a time; `...` for all rows."""
+    """Yield indices of the rows with setting `number`, `together` at a time; `...` for all rows."""
     if which is None and together >= lead.numel():
         yield ...
         return
@@ -178,7 +178,7 @@ def places(which: Tensor | None, number: int, lead: torch.Size, together: int) -
 
 
 def one_budget(keep: int | Tensor | None, ratio: float | None, rows: Rows, pool: int) -> int | None:
-    """Return the budget of every pool of so many entries, or None if it depends on a tensor."""
+    """Return the budget of every pool of `pool` entries, or None if it depends on a tensor."""
     if rows.padding is not None or isinstance(keep, Tensor):
         return None
     return kept_count(pool, ratio) if ratio is not None else min(pool, keep or 0)
@@ -192,7 +192,7 @@ def pool_budgets(keep: int | Tensor | None, ratio: float | None, rows: Rows, sco
 
 
 def budgets_of(keep: int | Tensor | None, ratio: float | None, sizes: Tensor) -> Tensor:
-    """Return the budget of each pool of so many real entries."""
+    """Return the budget of each pool, whose number of real entries `sizes` holds."""
     if ratio is None:
         assert keep is not None
         return torch.minimum(torch.as_tensor(keep, device=sizes.device), sizes)

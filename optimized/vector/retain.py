@@ -30,7 +30,7 @@ def retain(
         pools = pools.masked_fill(shields, torch.iinfo(pools.dtype).max)
     competing = pools.reshape(budgets.numel(), pool)
     kept = best(competing, budgets.flatten(), few=scope != "head").view(pools.shape)
-    # only too small a budget drops a protected entry, and this is cheaper than counting them
+    # a protected entry is dropped only if a budget is too small; this test is cheaper than a count
     if shields is not None and bool((shields & ~kept).any()):
         require_budget_covers_protected(ratio, budgets, shields.sum(-1))
     return unpooled(kept, scores.shape, scope)
@@ -41,7 +41,7 @@ def modular_utility(scores: Tensor, kept: Tensor) -> Tensor:
 
 
 def sortable(scores: Tensor) -> Tensor:
-    """Return integers of the scores' width that order and tie as they do; possibly a view."""
+    """Return integers, as wide as the scores, that compare as the scores do; possibly a view."""
     integer = INTEGERS[scores.element_size()]
     bits = scores.view(integer)
     if bits.numel() and bool(bits.amin() < 0):
@@ -95,7 +95,7 @@ def _by_counting(keys: Tensor, budgets: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _digit(digits: Tensor, budget: int) -> tuple[int, int]:
-    """Return the digit that completes the budget, from the largest down, and its kept count."""
+    """Return the digit at which the budget is full, from the largest down, and its kept count."""
     lowest = min(0, int(digits.amin()))
     counts = torch.bincount(digits if lowest == 0 else digits.int() - lowest)
     at_least = counts.flip(0).cumsum(0)
@@ -105,7 +105,7 @@ def _digit(digits: Tensor, budget: int) -> tuple[int, int]:
 
 
 def _two_digits(keys: Tensor, budget: int) -> tuple[int, int]:
-    """Return the 32-bit key that completes the budget, and its kept count."""
+    """Return the 32-bit key at which the budget is full, and its kept count."""
     high = keys.view(torch.int16)[1::2]  # little-endian; the upper half has the sign
     top, missing = _digit(high, budget)
     low, missing = _digit(keys[high == top] & 0xFFFF, missing)

@@ -1,10 +1,10 @@
 """GraphKV without storing the matrix of edges, sources by tokens.
 
-The first kernel computes a tile of edges and stores two kinds of maxima: of every 8 tokens, a
-sub-tile, and of the tile. The m best tiles of a source contain its m best sub-tiles, and these
+The first kernel computes a tile of edges. It stores the maximum of every sub-tile (8 tokens) and of
+the tile. The m best tiles of a source contain its m best sub-tiles, and these
 contain its m strongest edges, with ties at the lowest indices. The second kernel computes only the
 edges of those sub-tiles again, and lists the neighbours of each source. The third scans the lists
-for the sources that reach a token. An edge that is computed twice takes the same products in the
+for the sources that reach a token. An edge that is computed twice uses the same products in the
 same order, so both results are equal bit for bit.
 
 Counts are integers, no two programs write to one place, and sources are applied in a fixed order:
@@ -30,7 +30,7 @@ from reference.graphkv.graph import group_mean, neighbour_count, source_count, s
 from reference.precision import widen
 
 BLOCK = 128  # tokens of a tile
-SOURCES = {True: (16, 64), False: (64, 256)}  # fewest and most of a tile, by whether vectors widen
+SOURCES = {True: (16, 64), False: (64, 256)}  # fewest and most sources of a tile; True if widened
 SUBTILE = 8
 CHANNELS = {True: 16, False: 32}  # channels of a product's step
 PART = 64  # tokens whose edges to one source are recomputed at a time
@@ -42,7 +42,7 @@ HALVES = (torch.bfloat16, torch.float16)
 
 
 class Graphs(NamedTuple):
-    """The vectors of graphs, and what the kernels find of them one after another."""
+    """The vectors of graphs, and the results of the kernels so far."""
 
     vectors: Tensor
     copies: Tensor  # of the vectors of sources
@@ -142,8 +142,8 @@ def maxima_kernel(
 ):  # fmt: skip
     """Write the strongest edge of every sub-tile of a tile and of the tile; write token lengths.
 
-    An edge is minus infinity where the token is no candidate: beyond the end, barred, or the source
-    itself.
+    An edge is minus infinity where the token is not a candidate: beyond the end, barred, or the
+    source itself.
     """
     EACH: tl.constexpr = BLOCK // SUBTILE
     tokens, rows, heads = graphs.tokens, graphs.rows, graphs.heads
@@ -189,7 +189,7 @@ def maxima_kernel(
 
 @triton.jit
 def keys(values, places, start, length, EACH: tl.constexpr, CHUNK: tl.constexpr):
-    """Return unsigned keys that order and tie as numbers do, the mask of valid ones, and indices.
+    """Return unsigned keys that compare as the numbers do, the mask of valid ones, and indices.
 
     The numbers are those at some places, EACH consecutive ones at a place.
     """
@@ -255,8 +255,8 @@ def neighbours_kernel(
 ):  # fmt: skip
     """Write the neighbours of a source in the order of tokens, -1 for none, and their edges.
 
-    A tile or sub-tile that is dropped cannot hold a neighbour: every listed one has an edge at
-    least as strong as its strongest, and precedes it where they are equal.
+    A dropped tile or sub-tile cannot hold a neighbour: every listed one has an edge at least as
+    strong as the strongest dropped edge, and before it where both are equal.
     """
     tokens, rows, heads = graphs.tokens, graphs.rows, graphs.heads
     row = tl.program_id(0).to(tl.int64)
@@ -295,7 +295,7 @@ def neighbours_kernel(
         tl.store(exact + i, clamped(edge, CLAMPED), mask=there)
     tl.debug_barrier()
     list_best(exact, picked, best * SUBTILE, count, reached, 1, CHUNK)
-    # a row beyond the number of sources of its graph graphs.reaches nothing
+    # a row beyond the number of sources of its graph reaches nothing
     acts = own < tl.load(acting + graph)
     for first in range(0, count, PART):
         n = first + tl.arange(0, PART)
@@ -442,7 +442,7 @@ def graphkv_refine(
 
 
 def shares(keep: int, fraction: float, taken: Tensor) -> Tensor:
-    """Return the number of sources of graphs whose windows take so many tokens."""
+    """Return the number of sources of each graph, whose window has `taken` tokens."""
     table = [source_count(keep, fraction, window) for window in range(keep + 1)]
     return torch.tensor(table, device=taken.device)[taken.clamp(max=keep)]
 
@@ -457,14 +457,14 @@ def send_signal(
     scores: Tensor, start: Tensor, end: Tensor, chosen: Tensor, acting: Tensor,
     barred: Tensor | None, count: int, *, rounds: int, strength: float, rule: str, clamp: bool,
 ) -> Tensor:  # fmt: skip
-    """Return the scores of graphs after their signal, by launching the kernels."""
+    """Launch the kernels, and return the scores of graphs after their signal."""
     start, end = start.contiguous(), end.contiguous()
     chosen, refined = chosen.contiguous(), torch.empty_like(scores)
     tokens, rows, width = scores.shape[-1], chosen.shape[-1], end.shape[-1]
     graphs = scores.numel() // tokens
     heads = end.numel() // (graphs * tokens * width)
     wide = start.dtype != end.dtype or end.dtype not in HALVES or triton.knobs.runtime.interpret
-    # with fewer rows, another instruction would multiply than for recomputed edges
+    # fewer rows would use another multiply instruction than the recomputed edges
     least, most = SOURCES[wide]
     sources = min(most, max(least, triton.next_power_of_2(rows)))
     channels = min(CHANNELS[wide], max(16, triton.next_power_of_2(width)))

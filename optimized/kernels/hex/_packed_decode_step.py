@@ -16,7 +16,7 @@ from reference.hex.decode_step import HexDecoded
 def decode_packed(
     cache: HexCache | PackedCache, queries: Tensor, keys: Tensor, values: Tensor
 ) -> tuple[Tensor, HexCache | PackedCache]:
-    """Return the result of `hex_decode`, with the cache in the kernels' layout once they fit.
+    """Return the result of `hex_decode`, with the cache in the kernels' layout if they support it.
 
     Falls back to PyTorch for several tokens, for gradients, and for blocks of partial tiles, which
     would take more memory in the layout of the kernels.

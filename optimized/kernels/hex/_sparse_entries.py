@@ -69,7 +69,7 @@ def lanes(counts: Tensor, starts: Tensor) -> Tensor:
 
 @triton.jit
 def write_entry_starts(begins, flags, counts, left, WIDTH: tl.constexpr):
-    """Write the index of each token's first entry in a tile; i as -1 - i if it is kept whole."""
+    """Write the index i of each token's first entry in a tile, as -1 - i for a token kept whole."""
     t = tl.arange(0, 128)
     whole = tl.load(flags + t, mask=(t < 96) & (t < left), other=0) != 0
     many = tl.where(whole, WIDTH, tl.load(counts + t).to(tl.int32))

@@ -1,7 +1,7 @@
 """Decode attention over a HEX cache: products with its codes in `optimized.hex_packed_layout`.
 
 A program has some tiles of a key head and up to eight of its query heads, the columns. The steps of
-the keys scale the queries, and their minima add one number a column. The steps and minima of the
+the keys scale the queries, and their minima add one number per column. The steps and minima of the
 values scale the weights. Programs write partial outputs, which a second kernel merges by their
 largest logits and the logarithms of their sums of exponentials. Another kernel attends to the
 residual buffer. All else falls back to PyTorch: see `taken`.
@@ -39,7 +39,7 @@ PROGRAMS = 2112  # of one warp: sixteen for each multiprocessor of an H100
 TAKEN = {(3, 128), (4, 64), (4, 128)}
 """The bits of codes and the channels of heads that the kernels are made for."""
 REGISTERS = {} if torch.version.hip or triton.knobs.runtime.interpret else dict(maxnreg=255)
-"""The most registers a lane may have: by default the assembler allocates fewer, and spills."""
+"""The most registers of a lane: by default the assembler allocates fewer, and spills."""
 MERGED = 8 if triton.knobs.runtime.interpret else 64
 """Partial outputs times columns that a program merges at a time, so that loads overlap."""
 UNIT = tl.constexpr(32768.0)
@@ -59,7 +59,7 @@ class Codes(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """The kept entries of a run, the tables of its static mask, and memory of programs."""
+    """The kept entries of a run, the tables of its static mask, and scratch memory."""
 
     kept_keys: Tensor
     kept_values: Tensor
@@ -237,7 +237,7 @@ def add_values_of_codes(
     o, minima, weights, words, steps, lows, left, inverse, BITS: tl.constexpr,
     WIDTH: tl.constexpr, GROUP: tl.constexpr, PARTIAL: tl.constexpr,
 ):  # fmt: skip
-    """Return the sums of codes and of minima of values, after adding those of a tile."""
+    """Return the sums of codes and of minima of values, with those of a tile added."""
     ROWS: tl.constexpr = 16 if BITS == 3 else 32
     EVERY: tl.constexpr = 2 if BITS == 3 else 1
     GROUPS: tl.constexpr = WIDTH // GROUP
@@ -525,7 +525,7 @@ def attend_packed(
 ) -> HexAttention:
     """Return the attention of one query a head to a cache in the kernels' layout.
 
-    The mass covers all tokens, or only the residual buffer unless `of_all`.
+    The mass covers all tokens if `of_all`, otherwise only the residual buffer.
     """
     rest = cache.rest
     heads, residual, width = rest.residual_keys.shape[-3:]
@@ -596,7 +596,7 @@ def attend_packed(
 
 
 def entries_of(run: PackedSpans, config: HexConfig, programs: int, held: int) -> Entries | None:
-    """Return the kept entries of a run, with memory for programs of so many columns."""
+    """Return the kept entries of a run, with scratch memory for programs of `held` columns."""
     if not run.kept_keys.numel():
         return None
     asked = mask_settings(config), run.length, *run.key_steps.shape[-2:], run.dynamic.device

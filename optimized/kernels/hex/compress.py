@@ -23,9 +23,9 @@ from reference.hex.kcvt import scale_dtype
 BLOCK = 1024
 """Tokens over which a program finds the range of each key channel."""
 SLICE = 512
-"""Entries that a program of four warps codes at once, four a lane."""
+"""Entries that a program of four warps codes at once, four per lane."""
 LONGEST = 32 * 65535
-"""The longest span: the second axis of a grid has at most 65535 programs, one a strip."""
+"""The longest span: the second axis of a grid has at most 65535 programs, one per strip."""
 EVEN = tl.constexpr(12582912.0)
 """1.5 * 2**23: added to a number up to 2**22, it rounds half to even into the low bits."""
 GROUP = 64 if triton.knobs.runtime.interpret else 16
@@ -51,7 +51,7 @@ def coded(x, low, step, free, BITS: tl.constexpr):
     """Return the codes of numbers: how many steps they lie above the minimum of their group."""
     flat = step == 0.0
     place = tl.where(flat, 0.0, tl.math.div_rn(x - low, tl.where(flat, 1.0, step)))
-    # numbers far beyond the range, under a coarse step, would be too large for rounding by EVEN
+    # clamped before rounding, since EVEN rounds only numbers up to 2**22
     place = tl.minimum(tl.maximum(place, 0.0), 2**BITS - 1.0) + EVEN
     return tl.where(free, place.to(tl.uint32, bitcast=True) & (2**BITS - 1), 0)
 

@@ -2,8 +2,8 @@
 
 The first pass finds the largest logit of each query and the inverse of its sum of exponentials. The
 second pass sums weights over queries. A program of the second pass has a block of keys and reads
-the queries that see it in order, so it needs no atomics. The first pass stores two numbers a query
-rather than their log-sum-exp: for large logits, rounding the logarithm costs more precision than a
+the queries that see it in order, so it needs no atomics. The first pass stores two numbers per
+query, not their log-sum-exp: for large logits, rounding the logarithm costs more precision than a
 weight has. If the caller gives the log-sum-exp, the first pass is skipped.
 """
 
@@ -28,7 +28,7 @@ from optimized.kernels._attention_common import (
 from optimized.kernels._numerics import widened
 from reference._validation import checks
 
-BLOCK = 128  # keys of a program in pass two, queries in pass one; half as many of the other
+BLOCK = 128  # queries of a program in pass one, keys in pass two; half of it for the other
 SPLITS = 64
 
 
@@ -220,7 +220,7 @@ def columns(
 ) -> Tensor:
     """Return the attention mass of each token, added to `mass`.
 
-    There is one row a key head, or one row a query head if `apart`. If `log_sum_exp` is given, the
+    There is one row per key head, or one per query head if `apart`. If `log_sum_exp` is given, the
     first pass is skipped.
     """
     *batch, heads, count, width = queries.shape

@@ -11,13 +11,13 @@ from optimized.kernels._numerics import round_to_dtype, widened
 
 BLOCK = 1024
 RADII = 8
-"""Beyond this radius, doubling windows of the vectorised body take fewer steps."""
+"""Above this radius the vectorised body, which doubles windows, takes fewer steps."""
 
 
 @triton.jit
 def rival(scores, protected, j, tokens, HAS_PROTECTED: tl.constexpr):
     """Return the scores at some positions of a row; minus infinity where none competes."""
-    there = j.to(tl.uint32, bitcast=True) < tokens  # a negative index is large
+    there = j.to(tl.uint32, bitcast=True) < tokens  # as unsigned, a negative index is large
     if HAS_PROTECTED:
         there &= tl.load(protected + j, mask=there, other=1) == 0
     return widened(tl.load(scores + j, mask=there, other=-float("inf")))

@@ -26,7 +26,7 @@ class ExpectedAttention(Scorer):
             raise ValueError(
                 "model must rotate its projected queries as Llama does, over the whole width and "
                 f"in halves, for expected_attention, got {model.config.model_type!r}, which does "
-                "otherwise: take another scorer"
+                "not: use another scorer"
             )
 
     def remember(self, step: Step, past: QueryStatistics | None) -> QueryStatistics:

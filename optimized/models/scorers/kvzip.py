@@ -54,7 +54,7 @@ class KVzip(Scorer):
         named = settings.get("tokenizer")
         if "tokenizer" in settings and not callable(named):
             raise TypeError(
-                "settings of kvzip must have the model's tokenizer itself as tokenizer, got "
+                "settings of kvzip must have the tokenizer object of the model as tokenizer, got "
                 f"{named!r}"
             )
         if named is not None and "prompt" in settings:
@@ -65,7 +65,7 @@ class KVzip(Scorer):
         """Return the scores, after the model has repeated the context; the cache is restored."""
         if prompt.cache.looked:
             raise ValueError(
-                f"scorer must be another than kvzip with {', '.join(prompt.cache.looked)}, got "
+                f"scorer must not be kvzip with {', '.join(prompt.cache.looked)}, got "
                 "kvzip, which makes the model repeat its prompt: take 'snapkv', 'h2o' or another"
             )
         self.memory = {}

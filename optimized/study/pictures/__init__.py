@@ -67,7 +67,7 @@ class Plan(NamedTuple):
 
 PICTURES = {
     "hubkv_clusters": Plan(
-        "Important tokens crowd together (HubKV, Fig. 1)",
+        "Important tokens form clusters (HubKV, Fig. 1)",
         3.1,
         lambda of: hubkv_clusters.clustering_figures(of.caught.reconstruction, of.how.seed),
         hubkv_plots.clusters,
@@ -81,14 +81,14 @@ PICTURES = {
         hubkv_attention_columns.maps_caption,
     ),
     "hubkv_density": Plan(
-        "Neighbours draw attention alike (HubKV, Fig. 9)",
+        "Neighbours receive similar attention (HubKV, Fig. 9)",
         2.8,
         lambda of: hubkv_attention_columns.density_autocorrelations(of.caught.density),
         hubkv_plots.density_autocorrelation,
         hubkv_attention_columns.correlation_caption,
     ),
     "graphkv_likeness": Plan(
-        "Likeness of keys, before and after (GraphKV, Fig. 2)",
+        "Similarity of keys before and after the decay (GraphKV, Fig. 2)",
         3.0,
         lambda of: graphkv_keys.best_key_similarity(of.caught, of.how.reading),
         graphkv_plots.likeness,
@@ -109,7 +109,7 @@ PICTURES = {
         hex_setting_costs.settings_caption,
     ),
     "hex_ablations": Plan(
-        "What each component is good for (HEX, Table 4)",
+        "What each component contributes (HEX, Table 4)",
         3.6,
         lambda of: hex_ablations.ablations(of.model, of.longest, of.how),
         hex_plots.ablations,

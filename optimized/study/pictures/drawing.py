@@ -20,7 +20,7 @@ GRID, PAGE = "#8a929833", "#fefefe"
 HEAT = "magma"
 PIXELS = 384
 ALIKE = LinearSegmentedColormap.from_list("alike", ["#2f6fd0", "#f2f2ef", "#d0452f"])
-"""Colours from opposite over unrelated to alike."""
+"""Colours of similarities: opposite, unrelated, alike."""
 SCORE = LinearSegmentedColormap.from_list("score", ["#7ec8f0", "#d0302f"])
 """Sky blue to red, as in GraphKV's figure."""
 

@@ -123,11 +123,12 @@ def likeness_caption(found: dict[str, Any]) -> str:
     return (
         f"Cosine similarity of keys in one head: {found['tokens']} tokens, the {found['best']} "
         f"best by SnapKV's scores, and the {found['best']} best after one round of decay. Over "
-        f"{found['graphs']} heads, the best have a mean similarity of {before['mean']:.2f} "
-        f"(variance {before['variance']:.3f}) where all have {every['mean']:.2f}; after the decay "
-        f"{after['mean']:.2f} ({after['variance']:.3f}). The paper sees important tokens more "
-        f"alike than others: {verdict(nearer > 0.1, nearer > 0)}. It sees a lower mean and "
-        f"a lower variance after the decay: {verdict(far and narrower, less)}."
+        f"{found['graphs']} heads, the mean similarity is {every['mean']:.2f} for all tokens, "
+        f"{before['mean']:.2f} (variance {before['variance']:.3f}) for the best, and "
+        f"{after['mean']:.2f} ({after['variance']:.3f}) for the best after the decay. In the "
+        "paper, important tokens are more similar than others: "
+        f"{verdict(nearer > 0.1, nearer > 0)}. Their mean and variance are "
+        f"lower after the decay: {verdict(far and narrower, less)}."
     )
 
 
@@ -137,10 +138,10 @@ def planes_caption(found: dict[str, Any]) -> str:
     rounds = ", ".join(f"{one:.2f}" for one in spread[1:])
     return (
         f"Keys of one head on their two main axes; large dots are the {found['kept']} best of "
-        f"{found['tokens']} tokens. Their distance from their middle, in units of that of all "
-        f"keys and as a mean over heads, is {spread[0]:.2f} before and {rounds} after 1, 2 and 3 "
-        f"rounds, which replace {share(replaced[1])}, {share(replaced[2])} and "
-        f"{share(replaced[3])} of them. The paper sees the best in one region: "
-        f"{verdict(spread[0] < 0.8, spread[0] < 1)}. It sees them sparser after the first round: "
+        f"{found['tokens']} tokens. Their distance from their mean, relative to that of all keys "
+        f"and averaged over heads, is {spread[0]:.2f} before and {rounds} after 1, 2 and 3 rounds. "
+        f"The rounds replace {share(replaced[1])}, {share(replaced[2])} and {share(replaced[3])} "
+        f"of the best. In the paper, the best lie in one region: "
+        f"{verdict(spread[0] < 0.8, spread[0] < 1)}. After the first round they are sparser: "
         f"{verdict(spread[1] > 1.05 * spread[0], spread[1] > spread[0])}."
     )

@@ -35,9 +35,8 @@ def ablations(
     """Measure the rows of the table like the systems of a run.
 
     Returns:
-        For each row the bytes in percent, the deviation of attention divided by its norm, the
-        change in bits per byte with its interval and the needles found, or the reason why it is
-        refused.
+        For each row: the bytes in percent, the relative deviation of attention, the change in bits
+        per byte with its interval, and the needles found. For a refused row: the reason.
     """
     trials = [Trial(FULL, None)]
     for name in PRINTED:
@@ -74,7 +73,7 @@ def ablations_caption(found: dict[str, Any]) -> str:
             words.append(ranked(bits, some))
     refused = len(found["rows"]) - len(rows)
     if refused:
-        words.append(f"{refused} rows cannot be had with this cache.")
+        words.append(f"{refused} rows are refused for this cache.")
     return " ".join(words)
 
 

@@ -68,7 +68,7 @@ def ablations(canvas: Figure, found: dict[str, Any]) -> None:
     axes.set_yticks(range(len(rows)), names)
     axes.invert_yaxis()
     for place, ((name, row), width) in enumerate(zip(rows, widths, strict=True)):
-        words = "cannot be had"
+        words = "refused"
         if not isinstance(row, str):
             bits, bounds = row["bits"][0], between(row["bits"], "+.3f")
             words = (

@@ -33,8 +33,8 @@ def settings(caught: Captured, reading: str) -> dict[str, Any]:
     """Stream a document through HEX-4 with one setting changed at a time.
 
     Returns:
-        For each sweep its values, and for each value the deviation of attention divided by its
-        norm and the bytes in percent, or the reason why the value is refused.
+        For each sweep its values, and for each value the relative deviation of attention and the
+        bytes in percent. For a refused value: the reason.
     """
     queries, keys, values = (
         part[:, :1].half() for part in (caught.queries, caught.keys, caught.values)

@@ -118,8 +118,8 @@ def maps_caption(found: dict[str, Any]) -> str:
         f"Queries downwards, keys to the right, brighter where more attention goes; a pixel is the "
         f"largest of {found['pixel']} × {found['pixel']} weights. Vertical stripes are keys that "
         f"many queries attend to. The strongest {STRONG:.0%} of the keys "
-        f"draw {share(mean)} of the attention within the content, mean over heads; if all keys "
-        f"were attended to alike, {share(flat)}. Shown are the heads with the strongest columns: "
+        f"receive {share(mean)} of the attention within the content, mean over heads; with equal "
+        f"attention to all keys, {share(flat)}. Shown are the heads with the strongest columns: "
         f"{named}. Two heads of a layer have {share(found['shared'])} of their strongest keys in "
         f"common, where chance gives {STRONG:.0%}. The paper sees columns that heads share: "
         f"{verdict(mean > 2 * flat and found['shared'] > 2 * STRONG, mean > flat)}."
@@ -131,11 +131,11 @@ def correlation_caption(found: dict[str, Any]) -> str:
     heads, mean, flat = (found[name][1] for name in ("heads", "mean", "even"))
     far = min(32, len(found["heads"]) - 1)
     return (
-        f"Attention that each key draws, correlated with itself, without the first "
-        f"{found['trimmed']} tokens. At distance 1 a head has {heads:.2f} on average, at "
-        f"{far} {found['heads'][far]:.2f}; the mean of all heads {mean:.2f} and "
+        f"Autocorrelation of the attention that each key receives, without the first "
+        f"{found['trimmed']} tokens. At distances 1 and {far}, a head has {heads:.2f} and "
+        f"{found['heads'][far]:.2f} on average; the mean of all heads has {mean:.2f} and "
         f"{found['mean'][far]:.2f}. The paper sees a high correlation at short distances that "
         f"decays exponentially: {verdict(mean >= 0.5, mean > 0.2)}. Such a correlation need not be "
-        f"locality: earlier keys are seen by more queries, so that attention to all keys alike "
+        f"locality: earlier keys are seen by more queries, so that equal attention to all keys "
         f"would have {flat:.2f} at distance 1."
     )

@@ -20,8 +20,8 @@ def clustering_figures(scores: Float[Tensor, "documents tokens"], seed: int) -> 
         seed: seed of the random orders that ranking is compared with.
 
     Returns:
-        The gain of each pick and the coverage after it, means over documents, for Top-K, for
-        suppressed scores and for a random order, and the autocorrelation with its deviation.
+        The gain of each pick and the coverage after it, for Top-K, suppressed scores and a random
+        order: means over documents. The autocorrelation with its deviation.
     """
     documents, tokens = scores.shape
     picks, segments = min(PICKS, tokens // 2), min(SEGMENTS, tokens // 4)

@@ -70,5 +70,5 @@ def density_autocorrelation(canvas: Figure, found: dict[str, Any]) -> None:
     autocorrelation(axes, found["heads"], found["heads_deviation"], "a head, mean ± deviation")
     at = range(1, len(found["mean"]))
     axes.plot(at, found["mean"][1:], color=WEAK, label="mean of all heads")
-    axes.plot(at, found["even"][1:], ":", color=INK, label="attention to all keys alike")
+    axes.plot(at, found["even"][1:], ":", color=INK, label="equal attention to all keys")
     axes.legend(loc="upper right")

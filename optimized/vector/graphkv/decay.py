@@ -1,4 +1,4 @@
-"""The signals, as one factor a token for all sources and rounds, in float64."""
+"""The signals as one factor per token, over all sources and rounds, in float64."""
 
 import torch
 from torch import Tensor

@@ -28,7 +28,7 @@ def edges(
 
 
 def cosine_edge_function(start: Tensor, end: Tensor, clamp: bool) -> Callable[[Tensor], Tensor]:
-    """Return a function from sources to their edges, the same in batches as all at once."""
+    """Return a function from sources to their edges; batches give the same edges as one call."""
     end = widen(end)
     reach, first = torch.linalg.vector_norm(end, dim=-1), first_equal(end)
 

@@ -14,7 +14,7 @@ from reference.graphkv.refine import concatenate_heads
 from reference.precision import widen
 
 FEWEST = 32
-"""Least sources of a batch, if a graph has so many: a matrix product of fewer rows is slow."""
+"""Fewest sources of a batch, unless a graph has fewer: matrix products of few rows are slow."""
 
 
 def graphkv_refine(

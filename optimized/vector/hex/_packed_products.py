@@ -52,7 +52,7 @@ class Fields(NamedTuple):
 
 @lru_cache
 def fields(bits: int) -> Fields:
-    """Return the fields of a stream of codes of so many bits."""
+    """Return the fields of a stream of codes of `bits` bits."""
     size = 8 if 8 % bits == 0 else 16
     period, codes = lcm(size, bits) // size, lcm(size, bits) // bits
     # where a code begins before a lane, this is positive
@@ -94,7 +94,7 @@ class TokenSlots(NamedTuple):
     """The slots of the tokens of a stream, in the order of fields, then lanes.
 
     Each slot has its token and the worth of its value, 0 for an empty slot. `unread` marks empty
-    slots and second slots, so that each token has one that is read: `of_token`.
+    slots and second slots. The other slots are read, one for each token: `of_token`.
     """
 
     of_token: Tensor
@@ -183,7 +183,7 @@ class CodeLanes(NamedTuple):
         return found
 
     def mixed(self, weights: Tensor) -> Tensor:
-        """Return the sum of the codes of all slots under weights already times their worth."""
+        """Return the weighted sum of the codes of all slots; weights include the worth of slots."""
         cut, count = self.fields, self.lanes.shape[-1]
         out = weights.new_zeros(*weights.shape[:2], self.lanes.shape[1])
         split = weights.unflatten(2, (len(cut.base), count))

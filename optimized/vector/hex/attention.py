@@ -1,7 +1,7 @@
 """Attention over a HEX cache that multiplies its codes directly, without restoring keys or values.
 
 A key is a code times the step of its channel, plus the channel's minimum. So queries are scaled by
-the steps and multiplied by the codes, and the minima add one number a query. For values, the steps
+the steps and multiplied by the codes; the minima add one number per query. For values, the steps
 and minima of tokens scale the weights instead. A kept entry has code 0, so its difference from the
 minimum is added as a sparse matrix product. Tokens that are kept whole are multiplied as dense
 rows, as are those of the residual buffer.
@@ -46,7 +46,7 @@ class Sparse(NamedTuple):
     ) -> "Sparse":
         """Join matrices, `[matrices, entries]`, of one pattern into one block matrix.
 
-        Matrix i multiplies table `i % tables`, which has so many rows.
+        Matrix i multiplies table `i % tables`, which has `rows` rows.
         """
         count, size = entries.shape
         if count == 1:
@@ -99,7 +99,7 @@ class Coded(NamedTuple):
         return found
 
     def mixture(self, weights: Tensor) -> Tensor:
-        """Return the sum of all values under weights, `[rows, heads, queries, slots]`.
+        """Return the weighted sum of all values; weights are `[rows, heads, queries, slots]`.
 
         The weights are overwritten.
         """
@@ -153,7 +153,7 @@ class Plain(NamedTuple):
         return queries @ self.keys.mT
 
     def mixture(self, weights: Tensor) -> Tensor:
-        """Return the sum of the values of all tokens under weights."""
+        """Return the weighted sum of the values of all tokens."""
         return weights @ self.values
 
 
@@ -249,7 +249,7 @@ def attend(
     queries: Tensor, cache: HexCache | StackedCache, valid: Tensor | None, causal: bool,
     scale: float | None, reading: bool = True,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return the output and the mass; unless `reading`, the queries stand in for the output."""
+    """Return the output and the mass; without `reading`, return the queries as output."""
     rest = cache.rest if isinstance(cache, StackedCache) else cache
     exact = widest(queries, rest.residual_keys)
     *batch, heads, count, width = queries.shape

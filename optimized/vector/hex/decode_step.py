@@ -31,7 +31,7 @@ def hex_decode(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -
 def decode_in_layout(
     cache: HexCache | StackedCache, queries: Tensor, keys: Tensor, values: Tensor
 ) -> tuple[Tensor, HexCache | StackedCache]:
-    """Return what `hex_decode` does; the cache stays laid out from one token to the next."""
+    """Return the result of `hex_decode`; the cache keeps its layout from one token to the next."""
     exact = widest(queries, keys)
     anew = queries.shape[-2] != 1 or needs_gradients(queries, cache)
     anew |= torch.is_grad_enabled() and (keys.requires_grad or values.requires_grad)

@@ -100,7 +100,7 @@ def _hangs_together(pairs: np.ndarray, channels: int) -> bool:
     reached[pairs[:1]] = True
     known, count, size = -1, np.count_nonzero(reached), 8
     while count < channels and (known < count or size < len(pairs)):
-        known, size = count, 8 * size  # the first tokens may do
+        known, size = count, 8 * size  # the first tokens may reach all channels
         some = pairs[:size]
         reached[some[reached[some].any(1)]] = True
         count = np.count_nonzero(reached)

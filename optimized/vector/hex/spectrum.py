@@ -16,7 +16,7 @@ DENSE = 256
 """Up to this many vertices on the smaller side, a dense solver is as fast."""
 
 DOUBT = 40 * math.log(2)
-"""The logarithm of 2^40: a verdict may be wrong for one random start in so many."""
+"""The logarithm of 2^40: a verdict may be wrong for one in 2^40 random starts."""
 
 
 class BipartiteGraph:
@@ -76,9 +76,9 @@ class BipartiteGraph:
 def is_within(graph: BipartiteGraph, bound: float) -> bool:
     """Decide whether the second singular value of a biregular graph is at most `bound`.
 
-    Ritz values only grow, so one above the bound rejects for certain. Kuczyński and Woźniakowski
-    bound how far the largest one lags after k steps from a random start, so one far enough below
-    accepts. If neither happens, the dense solver decides.
+    Ritz values only grow, so one above the bound rejects with certainty. Kuczyński and Woźniakowski
+    bound the error of the largest Ritz value after k steps from a random start. So one that is far
+    enough below the bound accepts. If neither happens, the dense solver decides.
     """
     bound *= ROUNDING
     size = min(graph.shape)

@@ -85,7 +85,7 @@ def kept_by(
 ) -> Kept:
     """Return what the static mask of a span keeps: the same for all layers, rows and blocks.
 
-    Slots are those of codes of so many `bits`; without `bits` a token is its own slot.
+    Slots are those of codes of `bits` bits; without `bits`, each token is one slot.
     """
     mask = static_mask(static, tokens, heads * width).to(device)
     mask = mask.unflatten(1, (heads, width)).movedim(1, 0)
@@ -135,7 +135,7 @@ class WholeTokens(NamedTuple):
         logits.scatter_(-1, place, exact)
 
     def take(self, weights: Tensor) -> Tensor:
-        """Return the sum of these values under weights, and set those weights to 0."""
+        """Return the weighted sum of these values, and set their weights to 0."""
         if self.first is None or self.real is None:
             some = weights.index_select(-1, self.places[0])
             weights.index_fill_(-1, self.places[0], 0)
@@ -245,7 +245,7 @@ def first_entries(block: HexBlock, kept: Kept) -> tuple[Tensor, Tensor]:
 def whole_entries(
     block: HexBlock, begins: Tensor
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Return the tokens that are kept whole, padded to one number a row, and their entries.
+    """Return the tokens that are kept whole, padded to the same number per row, and their entries.
 
     The last two are `real` and `first` of `WholeTokens`, or None if there is one row.
     """

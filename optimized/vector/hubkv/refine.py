@@ -15,7 +15,7 @@ from reference.precision import widen
 # Non-negative floats except minus zero order like the integers with the same bits, and integers
 # compare faster.
 BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
-Content = tuple[Tensor, Tensor | None]  # scores, 0 where protected, and the mask; None: all ones
+Content = tuple[Tensor, Tensor | None]  # scores (0 where protected), mask (None: all ones)
 
 # Scores of a slab, which stay in the caches of the cores through all steps.
 SLAB = 2**19
@@ -49,7 +49,7 @@ def refine_by(
     radius: int,
     gamma: float,
 ) -> Tensor:
-    """Refine with the head weights that `weigh` returns of each slab of layers."""
+    """Refine with the head weights that `weigh` returns for each slab of layers."""
     refined = torch.empty_like(scores, memory_format=torch.contiguous_format)
     target = refined
     if stretch is not None:

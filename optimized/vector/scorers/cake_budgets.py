@@ -39,7 +39,7 @@ def cake_cascade(
 
 
 def _adjusted(wishes: Tensor, total: int, room: Tensor) -> Tensor:
-    """Return `total` divided in proportion to `wishes`; two even passes deal out the surplus."""
+    """Return `total` divided in proportion to `wishes`; two passes share the surplus evenly."""
     if not wishes.numel():
         return room
     quotas, most = _quotas(wishes, total), room.amax(0)
@@ -48,7 +48,7 @@ def _adjusted(wishes: Tensor, total: int, room: Tensor) -> Tensor:
 
 
 def _dealt(shares: Tensor, left: Tensor, most: Tensor) -> Tensor:
-    """Return shares after `left` places go evenly to those below `most`, the rest to the first."""
+    """Return shares plus `left` places: evenly to those below `most`, the rest to the first."""
     below = shares < most
     count = below.sum(0).clamp(min=1)
     return shares + below * (left // count + (below.cumsum(0) <= left % count))
@@ -62,7 +62,7 @@ def _shared(wishes: Tensor, total: int, room: Tensor) -> Tensor:
     places = room.sum(0).clamp(max=total)
     shares = torch.minimum(_quotas(wishes, total), room)
     free, left = room - shares, places - shares.sum(0)
-    # deal whole rounds, which fill the layers with the least room first, then one place each
+    # add whole rounds, which fill the layers with the least room first, then one place each
     ranked = free.sort(0).values
     after = torch.arange(layers - 1, -1, -1, device=free.device)
     after = after.reshape(-1, *[1] * (wishes.ndim - 1))

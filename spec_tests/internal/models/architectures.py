@@ -496,14 +496,14 @@ REASONS = {
     "latent attention": "multi-head latent attention, whose rows are never stored in codes",
     "be a decoder alone": "an encoder-decoder, or a part of one",
     "layer that sees the whole text": "a window or a state in every layer",
-    "with keys and values of the whole": "a cache of another kind, with an index or summaries",
+    "layers that cache keys and values": "a cache of another kind, with an index or summaries",
     "attention interface": "attention outside the interface of `transformers`",
-    "earlier tokens alone": "a mask made for images in every call",
+    "only to earlier tokens": "a mask made for images in every call",
     "keys in every layer": "some layers attend to the keys of another",
     "carry its states": "states that begin anew where several tokens are read",
-    "weigh tokens by": "a mask that adds numbers of its own to the products",
+    "from its keys and a mask": "a mask that adds numbers of its own to the products",
     "as wide as its keys": "values of another width than keys",
-    "hand one mask": "attention that takes several masks",
+    "pass one mask": "attention that takes several masks",
     "run with caches": "attention that takes its cache apart, adds a bias, or has its own",
 }
 """A common part of the messages of a group, and its wording on the page."""

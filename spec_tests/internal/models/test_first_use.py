@@ -78,7 +78,7 @@ def test_a_mask_that_forgets_the_padding_is_refused():
     prompt, ids, mask = read(more=3)
     positions = (mask.cumsum(-1) - 1)[:, TOKENS:]
     inputs = dict(input_ids=ids[:, TOKENS:], position_ids=positions, past_key_values=prompt.cache)
-    with pytest.raises(ValueError, match="attention_mask must be what it was for the tokens"):
+    with pytest.raises(ValueError, match="attention_mask must not change for the tokens"):
         attached_model("llama")(attention_mask=torch.ones_like(mask), **inputs)
 
 

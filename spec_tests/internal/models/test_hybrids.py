@@ -110,9 +110,9 @@ def test_a_model_whose_states_begin_anew_reads_its_prompt_at_once():
     cache = models.compressed(model, "full", ids, mask)
     assert torch.equal(generate(model, ids, mask, cache), expected)
     cache = models.compressed(model, "full", ids[:, :-4], mask[:, :-4])
-    with pytest.raises(ValueError, match="whose states begin anew where it reads 4 tokens behind"):
+    with pytest.raises(ValueError, match="whose states start again when it reads 4 tokens after"):
         generate(model, ids, mask, cache)
-    with pytest.raises(ValueError, match="whose states begin anew"):
+    with pytest.raises(ValueError, match="whose states start again"):
         models.prefill(model, ids, mask, chunk=8)
 
 

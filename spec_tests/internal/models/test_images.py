@@ -176,14 +176,14 @@ def test_a_store_reads_images_too(kind, system):
 def test_an_image_has_to_be_given_with_its_ids():
     ids, mask, looked = prompt("llava", True, False)
     with pytest.raises(
-        ValueError, match="got the model's image_token_id 70: give what the processor"
+        ValueError, match="got the model's image_token_id 70: pass the other outputs"
     ):
         models.compressed(attached_image_model("llava"), "snapkv", ids, mask, ratio=0.5)
     with pytest.raises(ValueError, match="chunk must be None with pixel_values, got 8"):
         models.compressed(
             attached_image_model("llava"), "snapkv", ids, mask, ratio=0.5, chunk=8, **looked
         )
-    with pytest.raises(ValueError, match="scorer must be another than kvzip with pixel_values"):
+    with pytest.raises(ValueError, match="scorer must not be kvzip with pixel_values"):
         models.compressed(attached_image_model("llava"), "kvzip", ids, mask, ratio=0.5, **looked)
     with pytest.raises(TypeError, match="got 'pixel_values': list"):
         models.compressed(attached_image_model("llava"), "full", ids, mask, pixel_values=[1])
@@ -212,7 +212,7 @@ def test_images_that_attend_both_ways_are_refused_and_text_is_served():
     model = with_random_weights(config, transformers.AutoModelForImageTextToText)
     ids, mask, looked = prompt("gemma3", True, False)
     looked["token_type_ids"] = (ids == IMAGE).long()
-    with pytest.raises(ValueError, match="by which the tokens of an image see each other"):
+    with pytest.raises(ValueError, match="lets the tokens of an image see each other"):
         models.compressed(model, "full", ids, mask, **looked)
     for padded in (False, True):
         ids, mask, _ = prompt("gemma3", False, padded)
@@ -226,5 +226,5 @@ def test_a_model_of_text_alone_takes_no_images():
     model = with_random_weights(configuration("llama"))
     ids, mask, looked = prompt("llava", False, False)
     looked["pixel_values"] = torch.zeros(1)
-    with pytest.raises(TypeError, match=r"what LlamaForCausalLM takes beside them, .* 'pixel_v"):
+    with pytest.raises(TypeError, match=r"other inputs of LlamaForCausalLM .* 'pixel_v"):
         models.compressed(model, "full", ids % 60, mask, **looked)

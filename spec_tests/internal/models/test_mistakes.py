@@ -126,17 +126,17 @@ MISTAKES = {
     "no system, ids in its place": (
         dict(system=IDS, ratio=0.5),
         TypeError,
-        "got a torch.int64 tensor: ids come after it, `compressed(model, 'kvzip+hubkv', ids, rat",
+        "got a torch.int64 tensor: pass ids after it, `compressed(model, 'kvzip+hubkv', ids, rat",
     ),
     "no system, inputs in its place": (
         dict(system=dict(input_ids=IDS), ratio=0.5),
         TypeError,
-        "got dict: inputs come after it, `compressed(model, 'kvzip+hubkv', **inputs, ratio=0.75)`",
+        "got dict: pass inputs after it, `compressed(model, 'kvzip+hubkv', **inputs, ratio=0.75)`",
     ),
     "the model in place of the system": (
         dict(system=stock_model("llama"), ratio=0.5),
         TypeError,
-        "a Scorer or a HexConfig, got LlamaForCausalLM: the model comes before it",
+        "a Scorer or a HexConfig, got LlamaForCausalLM: pass the model before it",
     ),
     "padding on the right": (
         dict(system="snapkv", ratio=0.5, attention_mask=prompts()[1].flip(-1)),
@@ -171,7 +171,7 @@ MISTAKES = {
     "a tokenizer's name": (
         dict(system="kvzip", ratio=0.5, settings={"tokenizer": "gpt2"}),
         TypeError,
-        "settings of kvzip must have the model's tokenizer itself as tokenizer, got 'gpt2'",
+        "settings of kvzip must have the tokenizer object of the model as tokenizer, got 'gpt2'",
     ),
     "a refinement's name in place of its settings": (
         dict(system="snapkv", ratio=0.5, refined="hubkv"),
@@ -301,7 +301,7 @@ MISTAKES = {
     "a budget for each layer where the scorer shares it": (
         dict(system="pyramidkv", keep=[4, 4]),
         ValueError,
-        "one number for 'pyramidkv', which itself shares the budget among layers",
+        "one number for 'pyramidkv', which shares the budget among layers itself",
     ),
     "a budget for each layer, again and again": (
         dict(system="h2o", keep=[4, 4], interval=4),
@@ -321,7 +321,7 @@ MISTAKES = {
     "heads too narrow for the paper's density": (
         dict(system="hex-3"),
         ValueError,
-        "`optimized.hex_preset('HEX-3')._replace(near=True)` in place of 'hex-3' takes the nearest",
+        "`optimized.hex_preset('HEX-3')._replace(near=True)` in place of 'hex-3' for the nearest",
     ),
 }
 MODELS = {
@@ -350,7 +350,7 @@ MORE, TOKENS = prompts(4)[0], IDS.shape[1]
 LATER = {
     "the new ids alone": (
         dict(inputs=MORE[:, TOKENS:]),
-        "input_ids must begin with the 24 tokens that the cache has seen, got 4 in all: give",
+        "input_ids must begin with the 24 tokens that the cache has seen, got 4 in all: pass",
     ),
     "another text": (
         dict(inputs=MORE.flip(1)),
@@ -358,11 +358,11 @@ LATER = {
     ),
     "a mask that `compressed` was not given": (
         dict(attention_mask=prompts(4)[1]),
-        "tokens that the cache has seen, got another: give `compressed` the mask, too",
+        "tokens that the cache has seen, got another: pass the mask to `compressed`, too",
     ),
     "questions padded on the right": (
         dict(attention_mask=torch.ones_like(MORE) - torch.eye(1, 28).flip(1).long()),
-        "attention_mask must be 1 at the last token of each row, got 0: put the padding of",
+        "attention_mask must be 1 at the last token of each row, got 0: pad questions of different",
     ),
     "weights of attention": (
         dict(output_attentions=True, return_dict_in_generate=True),
@@ -422,7 +422,7 @@ def test_a_second_question_over_the_same_cache_is_told_of_undone():
     cache = models.compressed(attached_model("llama"), "snapkv", IDS, ratio=0.5)
     how = dict(past_key_values=cache, max_new_tokens=3, do_sample=False)
     attached_model("llama").generate(MORE, **how)
-    with pytest.raises(ValueError, match=r"got 28 in all: .* asked within `cache.undone\(\)`"):
+    with pytest.raises(ValueError, match=r"got 28 in all: .* use `cache.undone\(\)`"):
         attached_model("llama").generate(MORE, **how)
 
 
@@ -446,7 +446,7 @@ def test_ids_on_another_device_are_told_where_to_go():
 def test_positions_that_do_not_count_on_are_told_why(mistake):
     places, says = POSITIONS[mistake]
     cache = models.compressed(attached_model("llama"), "full", IDS)
-    with pytest.raises(ValueError, match="position_ids must continue in every row") as told:
+    with pytest.raises(ValueError, match="position_ids must continue after the tokens") as told:
         attached_model("llama")(MORE[:, TOKENS:], position_ids=places, past_key_values=cache)
     assert says in str(told.value)
 
@@ -455,7 +455,7 @@ def test_a_mask_that_generate_is_not_given_is_missed():
     ids, mask = prompts(4)
     cache = models.compressed(attached_model("llama"), "full", ids[:, :TOKENS], mask[:, :TOKENS])
     with pytest.raises(
-        ValueError, match=r"at 19, got 24: they count the padding .*: give the attention_mask"
+        ValueError, match=r"at 19, got 24: they count the padding .*: pass the attention_mask"
     ):
         attached_model("llama").generate(ids, past_key_values=cache, max_new_tokens=2)
 
@@ -471,7 +471,7 @@ def test_attention_that_is_set_afterwards_is_honoured_or_named():
     model = new_model("llama")
     cache = models.compressed(model, "full", IDS)
     model.set_attn_implementation("eager")
-    with pytest.raises(ValueError, match="and again where its attention was set to another"):
+    with pytest.raises(ValueError, match="and again after its attention is changed"):
         model.generate(MORE, past_key_values=cache, max_new_tokens=2)
     models.attach(model)
     assert len(model(MORE, output_attentions=True).attentions) == 2

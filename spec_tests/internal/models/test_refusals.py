@@ -62,19 +62,19 @@ MODELS = {
         "sees the whole text, got 'mamba' with a state and no keys in every layer",
     ),
     "an encoder-decoder": (t5, "a decoder alone, got 't5', an encoder-decoder"),
-    "the decoder of one": (blenderbot, "got 'blenderbot-small', an encoder-decoder or a part"),
+    "the decoder of one": (blenderbot, "got 'blenderbot-small', an encoder-decoder or part"),
     "other names": (gpt2, r"attend in `self_attn`, as Llama's.*'gpt2' with 0"),
     "a model that takes its cache apart": (
         lambda: from_config("diffllama"),
-        "got 'diffllama', which ends in TypeError: chunk",
+        "got 'diffllama', which raises TypeError: chunk",
     ),
     "a model with a cache of its own": (
         lambda: from_config("minimax", layer_types=STATES),
-        "got 'minimax', which ends in ValueError: MiniMax uses",
+        "got 'minimax', which raises ValueError: MiniMax uses",
     ),
     "a model that sees the future": (
         lambda: from_config("gemma3_text", use_bidirectional_attention=True),
-        "got 'gemma3_text', whose attention moves by",
+        "got 'gemma3_text', whose attention differs by",
     ),
 }
 
@@ -96,7 +96,7 @@ def test_more_tokens_than_learned_positions_are_refused():
     model = with_random_weights(configuration("opt", **sizes))
     ids, _ = prompts()
     models.compressed(model, "snapkv", ids, ratio=0.5)
-    with pytest.raises(ValueError, match="learned positions for, 32, got 44; what KVzip"):
+    with pytest.raises(ValueError, match="learned positions for, 32, got 44; repeats by KVzip"):
         models.compressed(model, "kvzip", ids, ratio=0.5)
 
 

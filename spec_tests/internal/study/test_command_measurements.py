@@ -378,7 +378,7 @@ def test_a_scorer_that_does_not_take_the_model_is_refused_by_itself(command, mon
     rows = command.figures("--systems", "expected_attention", "knorm", "--ratios", "0.5")["rows"]
     full, refused, taken = (row["refused"] for row in rows)
     assert full is taken is None
-    assert "for expected_attention, got 'llama', which does otherwise" in refused
+    assert "for expected_attention, got 'llama', which does not" in refused
 
 
 def test_chance_differs_between_batches_of_one_length(command, monkeypatch):

@@ -204,8 +204,8 @@ def test_the_table_has_a_line_a_row(command, capsys):
         (
             "1",
             0,
-            "The full cache finds 0.0% of the needles, less than a tenth: needle rows mean nothing "
-            "for this model, and are left out.",
+            "The full cache finds 0.0% of the needles, less than a tenth: needles cannot compare "
+            "systems on this model, and are left out.",
         ),
     ],
 )

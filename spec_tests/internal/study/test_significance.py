@@ -115,6 +115,7 @@ def test_the_table_says_what_was_tested_and_what_it_needs(count):
         "verdicts": [one._asdict() for one in found],
     }
     said = "\n".join(table.verdict_lines(figures))
-    assert f"sign-flip tests over {count} documents, by Holm's method for all 4" in said
+    assert f"sign-flip tests over {count} documents at the 5 % level, " in said
+    assert "by Holm's method for all 4 tests" in said
     assert ("there is no verdict" in said) == (count == 3)
     assert bool(re.search(r" \?( |$)", said, re.MULTILINE)) == (count == 3)
