@@ -41,6 +41,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME.SETTING=VALUE",
         help="of a refinement, a scorer or hex, such as hubkv.gamma=0.7; may be repeated",
     )
+    add(
+        "--answer",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="begin with the answers to one question",
+    )
     add("--out", type=Path, help="a new folder for the report")
     add("--json", type=Path, help="a new file for the figures, besides")
     add(
@@ -49,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
         default=True,
         help="the papers' figures, of this model",
     )
-    add("--quiet", action="store_true", help="no progress bar")
+    add("--quiet", action="store_true", help="no progress")
     return made
 
 
