@@ -182,7 +182,9 @@ def print_first_answer(given: argparse.Namespace, ready: Prepared) -> None:
     read = first_answer.document(maker, min(first_answer.TOKENS, given.context))
     found = first_answer.answers(ready.model, ready.tokenizer, read, ready.settings)
     print_lines(
-        *first_answer.lines(given.model, named, len(read.context), found),
+        *first_answer.lines(
+            given.model, named, len(read.context), first_answer.fact_for(maker), found
+        ),
         f"One question is an anecdote. The table comes next, with means over {given.documents} "
         "documents.\n",
     )
@@ -204,7 +206,10 @@ def measure(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
     weights += [PICTURE * max(weights)] * len(PICTURES) if given.pictures else []
     with threads(few=model.num_parameters() < SMALL):
         if given.answer:
-            print_first_answer(given, ready)
+            try:
+                print_first_answer(given, ready)
+            except ValueError as reason:  # a text or a context may do for the table alone
+                print(f"python -m optimized: no question first: {reason}", file=sys.stderr)
         with Progress(weights, given.quiet) as progress:
             found = evaluate.evaluate(model, texts, rows, settings, progress.step)
             shown = list(pictures(model, texts, settings, progress.step)) if given.pictures else []

@@ -15,10 +15,14 @@ from optimized.tiny.corpus import files
 from optimized.tiny.tasks import Fact
 
 FACT = Fact("zip_token", "turtle_month")
-"""The hidden fact, of words that the shipped model has whole."""
+"""The hidden fact, of words that most tokenizers have whole."""
+SYLLABLES = Fact("zipoka", "turime")
+"""The hidden fact for tokenizers without whole words."""
 FILE = "timeit.py"
 """The file that is read by default, one that the shipped models were not trained on."""
 TOKENS = 800
+LEAST = 32
+"""The fewest tokens beside the fact."""
 SHARE = 0.9
 """Share of the entries that the systems that evict remove."""
 SYSTEMS = {
@@ -46,14 +50,22 @@ def default_text() -> str:
     return files("heldout")[FILE]
 
 
+def fact_for(maker: Maker) -> Fact:
+    """Return the fact that a tokenizer is asked about."""
+    return FACT if maker.words else SYLLABLES
+
+
 def document(maker: Maker, tokens: int) -> Document:
-    """Return the beginning of a text with the fact at the line end nearest to its middle.
+    """Return the beginning of a text with a fact at the line end nearest to its middle.
 
     Raises:
-        ValueError: the text is too short.
+        ValueError: the text is too short, or the number of tokens too small.
     """
-    line = maker.ids(FACT.stated())
+    fact = fact_for(maker)
+    line = maker.ids(fact.stated())
     body = tokens - len(maker.prefix) - len(line)
+    if body < LEAST:
+        raise ValueError(f"it takes {tokens - body + LEAST} tokens to hide a fact, got {tokens}")
     taken, first = maker.stretch(0, body + 2)
     flat = [token for piece in taken for token in piece]
     ends = [0]
@@ -61,7 +73,7 @@ def document(maker: Maker, tokens: int) -> Document:
         ends.append(ends[-1] + len(piece))
     middle = min(ends, key=lambda end: abs(end - body / 2))
     context = [*maker.prefix, *flat[:middle], *line, *flat[middle:body]]
-    question = maker.question(FACT, middle / body)
+    question = maker.question(fact, middle / body)
     return Document(context, flat[body:], 1, (question,), (first, first + len(taken)))
 
 
@@ -96,13 +108,14 @@ def greedy(judge: DocumentMetrics, tokenizer: Any, asked: Sequence[int]) -> str:
     return text.partition("\n")[0].strip()
 
 
-def lines(model: str, text: str, tokens: int, found: Sequence[Answer]) -> Iterator[str]:
+def lines(model: str, text: str, tokens: int, fact: Fact, found: Sequence[Answer]) -> Iterator[str]:
     """Yield the answers as prose.
 
     Args:
         model: the name of the model.
         text: the name of the text.
         tokens: length of the document.
+        fact: what is hidden in it.
         found: the answers, that of the full cache first.
     """
     yield (
@@ -111,11 +124,11 @@ def lines(model: str, text: str, tokens: int, found: Sequence[Answer]) -> Iterat
     )
     yield (
         f"The model {model!r} read {tokens} tokens of {text} with one line hidden in the middle:\n"
-        f"\n    {FACT.stated()}"
+        f"\n    {fact.stated()}"
     )
     yield (
         "Its cache was compressed, and only then was it asked for the value of "
-        f"{FACT.key}.\nIt answers:\n"
+        f"{fact.key}.\nIt answers:\n"
     )
     names, texts = list(SYSTEMS.values()), [shown(one) for one in found]
     wide, broad = max(map(len, names)), max(map(len, texts))
@@ -123,7 +136,7 @@ def lines(model: str, text: str, tokens: int, found: Sequence[Answer]) -> Iterat
         size = "" if one.refused else f"{one.nbytes:>13,} bytes"
         yield f"    {name:<{wide}}   {text:<{broad}} {size}".rstrip()
     yield ""
-    if FACT.value not in found[0].text:
+    if fact.value not in found[0].text:
         yield "The full cache does not give the value either: this model cannot show it.\n"
 
 

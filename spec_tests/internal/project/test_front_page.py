@@ -53,7 +53,7 @@ def test_the_answers_on_the_front_pages_are_those_of_the_command():
     repeat = command.request(tokenizer)
     settings = MeasurementSettings("remedied", 0, optimized, None, None, repeat)
     found = first_answer.answers(model, tokenizer, read, settings)
-    lines = list(first_answer.lines("words", "a text", len(read.context), found))
+    lines = list(first_answer.lines("words", "a text", len(read.context), first_answer.FACT, found))
     printed = [line.strip() for line in lines if line.endswith(" bytes")]
     assert len(printed) == 4
     block = "\n".join(printed)

@@ -22,7 +22,7 @@ def test_the_run_begins_with_the_answers_of_four_caches(command, capsys):
     before, table, _ = said.partition("bits/byte")
     assert table
     assert said.startswith("A language model keeps the keys and values")
-    assert STATED in before
+    assert first_answer.SYLLABLES.stated() in before  # its tokens are bytes
     assert f"128 tokens of {command.model / 'text.txt'}" in before
     lines = [line for line in before.splitlines() if line.endswith(" bytes")]
     sizes = [int(line.split()[-2].replace(",", "")) for line in lines]
@@ -48,6 +48,16 @@ def test_a_system_that_the_model_does_not_take_is_refused_in_its_line(
     one.figures("--answer", "--systems", "full")
     (line,) = [x for x in capsys.readouterr().out.splitlines() if x.strip().startswith("HEX-4")]
     assert "refused: density" in line
+
+
+def test_a_run_too_short_for_a_question_goes_on_without_it(command, capsys):
+    figures = command.figures("--answer", "--context", "40", "--needles", "0", "--systems", "full")
+    said = capsys.readouterr()
+    assert len(figures["rows"]) == 1
+    assert said.out.split()[0] == "ratio"
+    (line,) = said.err.splitlines()
+    assert "no question first: it takes " in line
+    assert line.endswith(" tokens to hide a fact, got 40")
 
 
 def test_the_fact_is_a_line_of_its_own_in_the_middle():
