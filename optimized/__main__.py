@@ -96,6 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser().parse_args(arguments)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # some encodings have no Greek letters
+    if sys.stderr.isatty() and not given.quiet:
+        print("loading torch and transformers", file=sys.stderr)
     try:
         from optimized.study.command import run
 
