@@ -219,7 +219,7 @@ def of_the_model() -> dict[str, str]:
         from optimized.__main__ import parser
         from optimized.study import command, pictures
 
-        model, documents, settings = command.prepare(parser().parse_args([]))
+        model, documents, settings, _ = command.prepare(parser().parse_args([]))
     except (ImportError, ValueError) as reason:
         return dict.fromkeys(names, f"Not drawn: {reason}.\n")
     said = {}

@@ -65,7 +65,7 @@ NEAR = 0.999
 def main(name: str) -> None:
     """Measure every variant, and write the results."""
     given = parser().parse_args(["--model", name, *DOCUMENTS[name]])
-    model, documents, settings = command.prepare(given)
+    model, documents, settings, _ = command.prepare(given)
     with command.threads(few=True), torch.inference_mode():
         found = measured(model, documents, settings, given.ratios)
         found["modes"] = streamed(model, documents, settings)

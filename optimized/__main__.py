@@ -41,6 +41,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME.SETTING=VALUE",
         help="a setting of a refinement, scorer or hex, such as hubkv.gamma=0.7; may be repeated",
     )
+    add(
+        "--answer",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="begin with the answers to one question",
+    )
     add("--out", type=Path, help="a new folder for the report")
     add("--json", type=Path, help="a new file to which figures.json is copied")
     add(
@@ -49,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
         default=True,
         help="draw the papers' figures from this model",
     )
-    add("--quiet", action="store_true", help="no progress bar")
+    add("--quiet", action="store_true", help="no progress")
     return made
 
 
@@ -90,6 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser().parse_args(arguments)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # some encodings have no Greek letters
+    if sys.stderr.isatty() and not given.quiet:
+        print("loading torch and transformers", file=sys.stderr)
     try:
         from optimized.study.command import run
 

@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from huggingface_hub.utils import logging as hub_logging
 from torch import Tensor, nn
-from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
 
@@ -26,17 +25,20 @@ from optimized.models.fastkvzip_gates import FILE, load_gates
 from optimized.models.layer import count_full_attention_layers
 from optimized.models.scorers import SCORERS
 from optimized.models.systems import System
-from optimized.study import documents, evaluate, reference_check, report, table
+from optimized.study import documents, evaluate, first_answer, reference_check, report, table
 from optimized.study.compared_systems import systems_named
 from optimized.study.measurements import MeasurementSettings, trials
 from optimized.study.overrides import changed, read
 from optimized.study.pictures import PICTURES, Picture, pictures
+from optimized.study.progress import Progress
 from optimized.study.record import record
 from optimized.tiny import MODELS
 from optimized.tiny.tasks import CONTINUE, REPEAT
 
 OUT = "kvspec-report"
 SMALL = 20_000_000
+PICTURE = 7
+"""Expected cost of a picture, in steps of the largest batch."""
 
 
 def device(name: str) -> torch.device:
@@ -137,10 +139,17 @@ def request(tokenizer: Any) -> Callable[[int, Tensor], list[int]]:
     return asking
 
 
-def prepare(
-    given: argparse.Namespace,
-) -> tuple[PreTrainedModel, list[documents.Document], MeasurementSettings]:
-    """Return the model, the documents and the settings of a run.
+class Prepared(NamedTuple):
+    """The model of a run, the documents that it reads, the settings, and the tokenizer."""
+
+    model: PreTrainedModel
+    documents: list[documents.Document]
+    settings: MeasurementSettings
+    tokenizer: Any
+
+
+def prepare(given: argparse.Namespace) -> Prepared:
+    """Return the model, the documents, the settings and the tokenizer of a run.
 
     Raises:
         ValueError: an option of the command cannot be satisfied.
@@ -159,10 +168,25 @@ def prepare(
         "optimized": (optimized, None),
         "reference": (reference, optimized),
     }[given.implementation]
-    return (
-        model,
-        made,
-        MeasurementSettings(given.readings, given.seed, kv, other, gates, request(tokenizer)),
+    settings = MeasurementSettings(given.readings, given.seed, kv, other, gates, request(tokenizer))
+    return Prepared(model, made, settings, tokenizer)
+
+
+def print_first_answer(given: argparse.Namespace, ready: Prepared) -> None:
+    """Print what the model answers about one hidden fact, over the full cache and smaller ones."""
+    if given.text is None:
+        text, named = first_answer.default_text(), f"Python's {first_answer.FILE}"
+    else:
+        text, named = documents.load_text_file(given.text), str(given.text)
+    maker = documents.Maker(text, ready.tokenizer)
+    read = first_answer.document(maker, min(first_answer.TOKENS, given.context))
+    found = first_answer.answers(ready.model, ready.tokenizer, read, ready.settings)
+    print_lines(
+        *first_answer.lines(
+            given.model, named, len(read.context), first_answer.fact_for(maker), found
+        ),
+        f"One question is an anecdote. The table comes next, with means over {given.documents} "
+        "documents.\n",
     )
 
 
@@ -173,20 +197,22 @@ def measure(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
         for name in reference_check.disagreeing_functions():
             said = f"optimized.{name} no longer computes reference.{name}"
             print(f"python -m optimized: warning: {said}", file=sys.stderr)
-    model, texts, settings = prepare(given)
+    ready = prepare(given)
+    model, texts, settings, _ = ready
     if settings.gates is None:
         chosen = without_gates(chosen)
     rows = trials(chosen, given.ratios)
-    steps = evaluate.steps(texts, rows) + (len(PICTURES) if given.pictures else 0)
-    with tqdm(total=steps, unit="row", disable=given.quiet or None) as bar:
-
-        def step(name: str) -> None:
-            bar.set_description(f"{name:<20}")
-            bar.update()
-
-        with threads(few=model.num_parameters() < SMALL):
-            found = evaluate.evaluate(model, texts, rows, settings, step)
-            shown = list(pictures(model, texts, settings, step)) if given.pictures else []
+    weights = evaluate.weights(texts, rows)
+    weights += [PICTURE * max(weights)] * len(PICTURES) if given.pictures else []
+    with threads(few=model.num_parameters() < SMALL):
+        if given.answer:
+            try:
+                print_first_answer(given, ready)
+            except ValueError as reason:  # a text or a context may do for the table alone
+                print(f"python -m optimized: no question first: {reason}", file=sys.stderr)
+        with Progress(weights, given.quiet) as progress:
+            found = evaluate.evaluate(model, texts, rows, settings, progress.step)
+            shown = list(pictures(model, texts, settings, progress.step)) if given.pictures else []
     command = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in vars(given).items()

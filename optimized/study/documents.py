@@ -1,6 +1,7 @@
 """The documents that a model reads: stretches of a text with hidden facts."""
 
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import pairwise
 from math import ceil
 from pathlib import Path
@@ -72,9 +73,13 @@ class Maker:
 
     def __init__(self, text: str, tokenizer: PreTrainedTokenizerBase) -> None:
         self.pieces, self.tokenizer = pieces(text), tokenizer
-        self.words = single_token_words(tokenizer)
         marked = tokenizer("a").input_ids[:1]
         self.prefix: list[int] = marked if marked == [tokenizer.bos_token_id] else []
+
+    @cached_property
+    def words(self) -> list[str]:
+        """The words that facts are made of: those that the tokenizer has whole."""
+        return single_token_words(self.tokenizer)
 
     def ids(self, text: str) -> list[int]:
         """Return the tokens of a text, without special tokens around it."""

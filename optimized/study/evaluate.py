@@ -52,9 +52,9 @@ def evaluate(
     return found
 
 
-def steps(documents: Sequence[Document], rows: Sequence[Trial]) -> int:
-    """Return how often `evaluate` calls `step`."""
-    return len(batches(documents)) * len(rows)
+def weights(documents: Sequence[Document], rows: Sequence[Trial]) -> list[float]:
+    """Return the tokens of the batch for each call of `step` by `evaluate`, in order."""
+    return [len(some) * len(some[0].context) for some in batches(documents) for _ in rows]
 
 
 def batches(documents: Sequence[Document]) -> list[list[Document]]:

@@ -20,7 +20,7 @@ TEXT = "".join(
     f"Line {n} says that {n * n} is the square of {n}, and no more.\n" for n in range(99)
 )
 SMALL = ("--context", "128", "--documents", "3", "--needles", "1", "--continuation", "16")
-FEW = (*SMALL, "--no-pictures")
+FEW = (*SMALL, "--no-pictures", "--no-answer")
 
 
 def save_random_model(folder: Path, kind: str = "llama", **more: Any) -> Path:

@@ -1,0 +1,110 @@
+"""The answers to one question that the command begins with, and its progress."""
+
+import io
+import sys
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from optimized.study import first_answer, progress
+from optimized.study.documents import Maker
+from optimized.tiny import WORDS
+from optimized.tiny.corpus_tokenizer import TokenizedCorpus
+from spec_tests.internal.study.command_runner import TEXT, CommandRunner, save_random_model
+
+STATED = first_answer.FACT.stated()
+
+
+def test_the_run_begins_with_the_answers_of_four_caches(command, capsys):
+    command.figures("--answer", "--systems", "snapkv")
+    said = capsys.readouterr().out
+    before, table, _ = said.partition("bits/byte")
+    assert table
+    assert said.startswith("A language model keeps the keys and values")
+    assert first_answer.SYLLABLES.stated() in before  # its tokens are bytes
+    assert f"128 tokens of {command.model / 'text.txt'}" in before
+    lines = [line for line in before.splitlines() if line.endswith(" bytes")]
+    sizes = [int(line.split()[-2].replace(",", "")) for line in lines]
+    full, hubkv, snapkv, hexed = sizes
+    assert full == 2 * 128 * 2 * 2 * 64 * 2  # keys and values of 2 layers and 2 heads in 16 bits
+    assert max(hubkv, snapkv) < 0.12 * full
+    assert hubkv < hexed < full
+    assert "this model cannot show it" in before  # its weights are random
+
+
+def test_without_the_answer_the_run_begins_with_the_table(command, capsys):
+    command.figures("--systems", "full")
+    assert capsys.readouterr().out.split()[0] == "ratio"
+
+
+def test_a_system_that_the_model_does_not_take_is_refused_in_its_line(
+    tmp_path, capsys, monkeypatch
+):
+    from optimized.study import reference_check
+
+    monkeypatch.setattr(reference_check, "disagreeing_functions", list)
+    one = CommandRunner(save_random_model(tmp_path / "model", head_dim=16), tmp_path)
+    one.figures("--answer", "--systems", "full")
+    (line,) = [x for x in capsys.readouterr().out.splitlines() if x.strip().startswith("HEX-4")]
+    assert "refused: density" in line
+
+
+def test_a_run_too_short_for_a_question_goes_on_without_it(command, capsys):
+    figures = command.figures("--answer", "--context", "40", "--needles", "0", "--systems", "full")
+    said = capsys.readouterr()
+    assert len(figures["rows"]) == 1
+    assert said.out.split()[0] == "ratio"
+    (line,) = said.err.splitlines()
+    assert "no question first: it takes " in line
+    assert line.endswith(" tokens to hide a fact, got 40")
+
+
+def test_the_fact_is_a_line_of_its_own_in_the_middle():
+    on = TokenizedCorpus(WORDS)
+    made = first_answer.document(Maker(TEXT, on.tokenizer), 200)
+    assert len(made.context) == 200
+    text = on.tokenizer.decode(made.context)
+    assert text.count("\n" + STATED) == 1
+    assert 0.4 < made.questions[0].depth < 0.6
+    assert str(on.tokenizer.decode(made.questions[0].answer)).strip() == first_answer.FACT.value
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        """Return true."""
+        return True
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_terminal_gets_a_bar_with_the_time_left(monkeypatch, quiet):
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    with progress.Progress([1.0, 3.0], quiet) as shown:
+        shown.step("snapkv")
+        shown.bar.refresh()
+    said = terminal.getvalue()
+    assert ("snapkv" in said and " 25% |" in said and " left" in said) is not quiet
+    assert "so far; last" not in said
+
+
+@pytest.mark.parametrize(("quiet", "count"), [(False, 2), (True, 0)])
+def test_elsewhere_there_is_a_line_now_and_then(monkeypatch, capsys, quiet, count):
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    with progress.Progress([1.0, 2.0, 1.0], quiet) as shown:
+        for name in ("full", "snapkv", "gear"):
+            shown.step(name)
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == count  # none at the end, when the table comes
+    if said:
+        assert said[0].startswith(" 25% done, 00:00 so far, about 00:0")
+        assert said[1].endswith("left; last snapkv")
+
+
+def test_lines_are_apart_in_time(capsys):
+    with progress.Progress([1.0] * 9) as shown:
+        for _ in range(9):
+            shown.step("full")
+    assert capsys.readouterr().err == ""
