@@ -164,8 +164,8 @@ export function token_columns(title, row, words, look, method) {
   const show = (tokens) => {
     for (const [i, { before, after, classes, state }] of tokens.entries()) {
       const column = columns[i]
-      column.before.style.height = `${100 * before}%`
-      column.after.style.height = `${100 * after}%`
+      column.before.style.setProperty("--share", before)
+      column.after.style.setProperty("--share", after)
       column.state.textContent = `, ${state}`
       flag(column.label, classes)
     }
