@@ -1,6 +1,6 @@
 // What the three pages to move share: settings, columns of tokens, tables with bars. No arithmetic
 // of a method stands here or in move_*.js: kv.js has that, which the conformance suite tests.
-import { tensor } from "./kv.js"
+import { attention, evict, tensor } from "./kv.js"
 
 /** The numbers of the walks, which docs/walk_numbers.py writes. */
 export const walks = await (await fetch(new URL("walks.json", import.meta.url))).json()
@@ -10,6 +10,14 @@ const lengths = (x) => (Array.isArray(x) ? [x.length, ...lengths(x[0])] : [])
 export const floats = (x) => tensor("float32", lengths(x), x)
 /** Nested lists as a tensor of marks. */
 export const marks = (x) => tensor("bool", lengths(x), x)
+
+/** What the second query of a walk reads of the first head, where these tokens are kept. */
+export function answer({ queries, keys, values }, kept, causal = true) {
+  const first = (x) => floats([x[0]])
+  const cache = evict({ keys: first(keys), values: first(values), kept: marks([kept]) })
+  const query = floats([[queries[0][1]]])
+  return attention({ queries: query, keys: cache.keys, values: cache.values, causal }).data
+}
 
 // ---- Elements ----
 
@@ -57,7 +65,7 @@ export function difference(words, kept, plain) {
 function slider(name, { label, min, max, step = 1, value, at = Number, say = String }) {
   const id = `move-${name}`
   const input = html("input", { type: "range", id, name, min, max, step, value })
-  const output = html("output", { for: id })
+  const output = html("output", { for: id, "aria-live": "off" }) // the slider says it
   const show = () => {
     const said = say(at(input.value))
     output.textContent = said
@@ -144,16 +152,15 @@ export function token_columns(title, row, words, look, method) {
     const checked = look.at().row === row && look.at().i === i
     const radio = html("input", { type: "radio", name: "move-token", checked })
     const [before, after] = [html("i", { class: "before" }), html("i", { class: "after" })]
-    const state = html("span", { class: "move-hidden" })
     const label = html("label", { class: "move-token" }, radio,
       html("span", { class: "bars", "aria-hidden": "true" }, before, after),
-      html("span", { class: "word" }, word), state,
+      html("span", { class: "word" }, word),
       html("span", { class: "stays by-method", "aria-hidden": "true" }),
       html("span", { class: "stays by-rank", "aria-hidden": "true" }))
     radio.addEventListener("change", () => look.choose({ row, i }))
     label.addEventListener("mouseenter", () => look.pass({ row, i }))
     label.addEventListener("mouseleave", () => look.pass(null))
-    return { label, before, after, state }
+    return { label, radio, before, after }
   })
   const names = ["", "", method, "Top-K"].map((text) => html("span", {}, text))
   const root = html("fieldset", { class: "move-tokens" }, html("legend", {}, title),
@@ -166,7 +173,7 @@ export function token_columns(title, row, words, look, method) {
       const column = columns[i]
       column.before.style.setProperty("--share", before)
       column.after.style.setProperty("--share", after)
-      column.state.textContent = `, ${state}`
+      column.radio.setAttribute("aria-label", `${words[i]}, ${state}`)
       flag(column.label, classes)
     }
   }

@@ -1,6 +1,8 @@
 import * as kv from "./kv.js"
-import { bar_table, chosen, detail, difference, flag, floats, html, legend, listed, lookout, marks,
-  move, quoted, svg, token_columns, two, walks } from "./interface.js"
+import {
+  answer, bar_table, chosen, detail, difference, flag, floats, html, legend, listed, lookout,
+  marks, move, quoted, svg, token_columns, two, walks
+} from "./interface.js"
 
 const { words, ...walk } = walks.graphkv
 const HIGHEST = 0.5 // of the chart
@@ -24,14 +26,6 @@ function computed({ keep, count, rounds, strength, spare_sources }) {
   const bytes = kv.bytes_of(...Object.values(kv.evict({ keys, values, kept: marks([kept, kept]) })))
   const edges = kv.nested(weights)
   return { layer, refined, sources: sources.data, edges, near: kv.nested(near), kept, plain, bytes }
-}
-
-/** What the last query reads of the first head, where these tokens are kept. */
-function answer(kept) {
-  const first = (x) => floats([x[0]])
-  const cache = kv.evict({ keys: first(walk.keys), values: first(walk.values), kept: marks([kept]) })
-  const queries = floats([[walk.queries[0][1]]])
-  return kv.attention({ queries, keys: cache.keys, values: cache.values }).data
 }
 
 // ---- The keys of a head, as rays from the origin: the cosine of two is that of their angle ----
@@ -110,7 +104,7 @@ function explained(i) {
   if (less)
     parts.push(`It is a neighbour of ${listed(near.map(edge))}: a round takes α times that share of ` +
       `its score. After ${rounds} it is ${after}.`)
-  else if (!source) parts.push(`It is nobody's neighbour (${listed(all.map(edge))}), so nothing is lost.`)
+  else if (!source) parts.push(`Nobody's neighbour (${listed(all.map(edge))}), it loses nothing.`)
   return `${parts.join(" ")} It is ${found.kept[i] ? "" : "not "}kept.`
 }
 
@@ -133,13 +127,14 @@ move(
     found = computed(settings)
     show()
     const caches = [["whole", words.map(() => true)], ["Top-K", found.plain], ["GraphKV", found.kept]]
-    outputs.show(caches.map(([name, kept]) => ({ name, numbers: answer(kept) })), 1)
+    outputs.show(caches.map(([name, kept]) => ({ name, numbers: answer(walk, kept) })), 1)
     const sources = found.sources.map((o) => words[o])
     const near = chosen(words, words.map((_, i) => roles(i).less))
     return [
       `${sources.length === 1 ? "The source is" : "The sources are"} ${quoted(sources)}; what decays: ` +
         `${near.length ? quoted(near) : "nothing"}.`,
-      `Each head keeps ${quoted(chosen(words, found.kept))}: ${difference(words, found.kept, found.plain)}. ` +
+      `Each head keeps ${quoted(chosen(words, found.kept))}: ` +
+        `${difference(words, found.kept, found.plain)}. ` +
         `That is ${found.bytes} of ${kv.bytes_of(keys, values)} bytes.`,
     ]
   },

@@ -1,6 +1,8 @@
 import * as kv from "./kv.js"
-import { bar_table, chosen, fixed, flag, floats, html, legend, listed, lookout, marks, move, quoted,
-  svg, three, two, walks } from "./interface.js"
+import {
+  bar_table, chosen, fixed, flag, floats, html, legend, listed, lookout, marks, move, quoted, svg,
+  three, two, walks
+} from "./interface.js"
 
 // The walk's cache after the prompt: a block of eight words is compressed, two words wait.
 const [SPAN, PROMPT] = [8, 10]
@@ -54,7 +56,8 @@ function groups(side, x, kept, bits) {
   const [X, aside] = side ? rows : rows.map((rows) => rows[0].map((_, c) => rows.map((row) => row[c])))
   const { codes, steps, minima } = kv.quantise({ x: floats(X), bits, kept: marks(aside) })
   const restored = kv.nested(kv.dequantise({ codes, steps, minima }))
-  const all = kv.tensor("uint8", [SPAN, 2 ** bits], X.map(() => Array.from({ length: 2 ** bits }, (_, c) => c)))
+  const each = Array.from({ length: 2 ** bits }, (_, c) => c)
+  const all = kv.tensor("uint8", [SPAN, each.length], X.map(() => each))
   const grid = kv.nested(kv.dequantise({ codes: all, steps, minima }))
   return { X, aside, codes: kv.nested(codes), restored, grid, steps: steps.data }
 }
@@ -73,7 +76,7 @@ function entries(side) {
     const radio = html("input", { type: "radio", name: "move-group", checked,
       "aria-label": `${SIDES[side]}: ${side ? `“${text}”` : `channel ${text}`}` })
     radio.addEventListener("change", () => look.choose({ side, i }))
-    return html("th", { scope }, html("label", {}, radio, html("span", {}, text)))
+    return html("th", { scope }, html("label", {}, radio, html("span", { "aria-hidden": "true" }, text)))
   }
   const cells = words.map(() => Array.from({ length: SPAN }, () => html("td")))
   const channels = Array.from({ length: SPAN }, (_, c) => header(c, "col", String(c + 1)))
@@ -96,11 +99,11 @@ function entries(side) {
   table.addEventListener("mouseleave", () => look.pass(null))
   const show = () =>
     cells.forEach((row, t) => row.forEach((cell, c) => {
-      const [whole, waits] = [found.dynamic[t], t >= SPAN]
+      const [whole, waits, at] = [found.dynamic[t], t >= SPAN, look.at()]
       const [group, member] = side ? [t, c] : [c, t]
       const kept = !waits && found.groups[side].aside[group][member]
-      const at = look.at()
-      flag(cell, { waits, whole, kept: kept && !whole, looked: !waits && at.side === side && at.i === group })
+      const looked = !waits && at.side === side && at.i === group
+      flag(cell, { waits, whole, kept: kept && !whole, looked })
       const said = waits ? "waits" : whole ? "row kept" : "kept"
       cell.replaceChildren(waits || kept
         ? html("span", { class: "move-hidden" }, said) : String(found.groups[side].codes[group][member]))
@@ -126,6 +129,7 @@ function draw_group() {
   const at = (value) => 195 - (180 * (value - low)) / (high - low || 1)
   const across = (j) => 40 + 47 * j
   const rest = x.map((_, j) => j).filter((j) => !kept[j])
+  const off = (j) => ({ x1: across(j), x2: across(j), y1: at(x[j]), y2: at(coded[j]) })
   const lines = rest.length ? levels : []
   drawing.replaceChildren(
     ...lines.flatMap((level, c) => [
@@ -133,7 +137,7 @@ function draw_group() {
       lines.length <= 16 ? svg("text", { class: "code", x: 396, y: at(level) + 4 }, String(c)) : "",
     ]),
     ...names.map((name, j) => svg("text", { x: across(j), y: 224, "text-anchor": "middle" }, name)),
-    ...rest.map((j) => svg("line", { class: "off", x1: across(j), x2: across(j), y1: at(x[j]), y2: at(coded[j]) })),
+    ...rest.map((j) => svg("line", { class: "off", ...off(j) })),
     ...x.map((value, j) => svg("circle", { cx: across(j), cy: at(value), r: 5,
       class: !kept[j] ? "number" : found.dynamic[side ? i : j] ? "whole" : "kept" })),
     ...rest.map((j) => svg("circle", { class: "restored", cx: across(j), cy: at(coded[j]), r: 3 })))
@@ -185,20 +189,21 @@ move(
     const { second, bound, degree } = expanders[settings.expander]
     const total = Object.values(found.bytes).reduce((a, b) => a + b)
     const rows = Object.entries(PARTS).map(([key, name]) => ({ name, numbers: [found.bytes[key]] }))
-    bytes.show([...rows, { name: "all of it", numbers: [total] }, { name: "uncompressed", numbers: [exact] }],
-      Math.max(total, exact))
+    const whole = { name: "all of it", numbers: [total] }
+    bytes.show([...rows, whole, { name: "uncompressed", numbers: [exact] }], Math.max(total, exact))
     const { bits, heavy, recent } = settings
     const config = { ...kv.HEX, bits, density: degree / SPAN, heavy: heavy / SPAN, recent }
     const large = Object.values(kv.hex_size({ config, tokens: 960 })).reduce((a, b) => a + b)
-    const graph = degree ? `The graph's second singular value is ${three(second)}, its bound ${three(bound)}.` : ""
+    const graph = degree
+      ? `The graph's second singular value is ${three(second)}, its bound ${three(bound)}.` : ""
     const entries = found.kept.flat(2)
     return [
-      `${entries.filter(Boolean).length} of ${entries.length} entries of the span are kept, and the whole rows of ` +
-        `${quoted(chosen(words, found.dynamic))}. ${graph}`,
+      `${entries.filter(Boolean).length} of ${entries.length} entries of the span are kept, ` +
+        `whole rows of ${quoted(chosen(words, found.dynamic))} among them. ${graph}`,
       `The error is ${listed(found.hex.map(three))} in the two heads; codes alone give ` +
         `${listed(found.alone.map(three))}.`,
-      `${total} of ${exact} bytes. At 960 tokens of 1024 channels in half precision, the same settings take ` +
-        `${fixed(0)((100 * large) / (2 * 2 * 1024 * 960))} %.`,
+      `${total} of ${exact} bytes. At 960 tokens of 1024 channels in half precision, the same ` +
+        `settings take ${fixed(0)((100 * large) / (2 * 2 * 1024 * 960))} %.`,
     ]
   },
 )

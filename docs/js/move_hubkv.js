@@ -1,6 +1,8 @@
 import * as kv from "./kv.js"
-import { bar_table, chosen, detail, difference, floats, html, legend, listed, lookout, marks, move,
-  quoted, token_columns, two, walks } from "./interface.js"
+import {
+  answer, bar_table, chosen, detail, difference, floats, legend, listed, lookout, marks, move,
+  quoted, token_columns, two, walks
+} from "./interface.js"
 
 const { words, scores: raw, ...walk } = walks.hubkv
 const HEADS = ["First head", "Second head"]
@@ -24,14 +26,6 @@ function computed({ gamma, radius, ratio }) {
   const nested = { hubs, discounted, calibrated, refined, kept, plain, weights }
   for (const [name, x] of Object.entries(nested)) nested[name] = kv.nested(x)
   return { ...nested, lambda, bytes }
-}
-
-/** What the second query reads of the first head, where these tokens are kept. */
-function answer(kept) {
-  const first = (x) => floats([x[0]])
-  const cache = kv.evict({ keys: first(walk.keys), values: first(walk.values), kept: marks([kept]) })
-  const queries = floats([[walk.queries[0][1]]])
-  return kv.attention({ queries, keys: cache.keys, values: cache.values, causal: false }).data
 }
 
 /** The positions of a token's window, and the best of them. */
@@ -73,13 +67,14 @@ function state(h, j, looked) {
 
 function explained(row, i, window, best) {
   const name = `“${words[i]}”, ${HEADS[row].toLowerCase()}`
-  if (walk.protected[row][i]) return `${name}: protected. It is kept whatever its score, and takes no part.`
+  if (walk.protected[row][i]) return `${name}: protected, and kept whatever its score.`
   const [s, left, calibrated, z] = [raw[row][i], ...["discounted", "calibrated", "refined"].map((step) =>
     found[step][row][i])].map(two)
   const reach = window.length > 1 ? `Its window is ${quoted(window.map((j) => words[j]))}. ` : ""
   const hub = found.hubs[row][i]
     ? `It is the best of them, a hub, and keeps its ${s}.`
-    : `The best of them is “${words[best]}” with ${two(raw[row][best])}, so its own ${s} is discounted to ${left}.`
+    : `The best of them is “${words[best]}” with ${two(raw[row][best])}, so its own ${s} is ` +
+      `discounted to ${left}.`
   const weight = `The head's weight ${two(found.weights[row])} makes it ${calibrated}`
   const gate = `the gate, with λ = ${two(found.lambda)}, lets it come from ${s} to ${z}`
   return `${name}. ${reach}${hub} ${weight}; ${gate}. It is ${found.kept[row][i] ? "" : "not "}kept.`
@@ -100,12 +95,13 @@ move(
     settings = given
     found = computed(settings)
     show()
-    const whole = answer(words.map(() => true))
-    const caches = [["whole", whole], ["Top-K", answer(found.plain[0])], ["HubKV", answer(found.kept[0])]]
-    outputs.show(caches.map(([name, numbers]) => ({ name, numbers })), 1)
+    const [all, plain] = [words.map(() => true), found.plain[0]]
+    const caches = [["whole", all], ["Top-K", plain], ["HubKV", found.kept[0]]]
+    outputs.show(caches.map(([name, kept]) => ({ name, numbers: answer(walk, kept, false) })), 1)
     const count = found.kept.flat().filter(Boolean).length
     const kept = HEADS.map((title, h) =>
-      `${title} keeps ${quoted(chosen(words, found.kept[h]))}: ${difference(words, found.kept[h], found.plain[h])}.`)
+      `${title} keeps ${quoted(chosen(words, found.kept[h]))}: ` +
+      `${difference(words, found.kept[h], found.plain[h])}.`)
     return [
       `${count} of 32 entries stay, ${found.bytes} of ${kv.bytes_of(keys, values)} bytes. ` +
         `λ is ${two(found.lambda)}; heads weigh ${listed(found.weights.map(two))}.`,

@@ -177,15 +177,13 @@ CLAIMS = {
         "keep=7&spare_sources=true": lambda at: {"love", "like"} <= {*at.words},
     },
     "hex": {
-        "bits=2": lambda at: [row[0] for row in three(at.errors)] == ["0.034", "0.803"],
+        "bits=2": lambda at: all(hex < alone for hex, alone in zip(*at.errors, strict=True)),
         "bits=4": lambda at: (
             at.bytes == at.start.bytes and max(at.errors[0]) < min(at.start.errors[0])
         ),
-        "recent=0": lambda at: (
-            [three(one.errors)[0][0] for one in (at.start, at)] == ["0.025", "0.116"]
-        ),
+        "recent=0": lambda at: "oak" in at.start.whole and "oak" not in at.whole,
         "expander=4": lambda at: (
-            three(at.errors)[0] == ["0.000", "0.000"] and at.bytes[-2:] == [752, 640]
+            three(at.errors)[0] == ["0.000", "0.000"] and at.bytes[-2] > at.bytes[-1]
         ),
     },
 }
@@ -211,14 +209,20 @@ def test_what_a_page_says_to_try_comes_true(paper, walks):
         assert claim(at), text
 
 
-def test_what_the_page_of_hex_says_of_the_last_query_is_true(walks):
-    walk = walks["hex"]
+def test_the_numbers_in_the_text_of_hex_are_those_of_the_reference(walks):
+    walk, text = walks["hex"], " ".join((DOCS / "hex/move.md").read_text().split())
     queries, keys, _ = walk.part(0, 10)
     oak = walk.words.index("oak")
-    assert f"{kv.attention_weights(queries[:, -1:], keys)[0, 0, oak]:.2f}" == "0.35"
-    assert f"{walk.mass[oak]:.2f}" == "0.09"
+    start, fewer, stale, most = (
+        hexed(walk, **given) for given in ({}, {"bits": 2}, {"recent": 0}, {"expander": 4})
+    )
     paper = kv.hex_size(kv.hex_preset("HEX-3"), 960).total / kv.kv_bytes(960, layers=1)
-    assert f"{paper:.0%}" == "25%"
+    numbers = [one[0][0] for one in (three(start.errors), three(fewer.errors), three(stale.errors))]
+    numbers += [three(fewer.errors)[1][0], f"{most.bytes[-2]} bytes", f"{most.bytes[-1]} of"]
+    numbers += [f"{start.bytes[0]} bytes of {start.bytes[-2]}", f"{100 * paper:.0f} %"]
+    numbers += [f"{kv.attention_weights(queries[:, -1:], keys)[0, 0, oak]:.2f} of its attention"]
+    numbers += [f"a mass of {walk.mass[oak]:.2f}"]
+    assert [number for number in numbers if number not in text] == []
 
 
 # In a browser
@@ -318,7 +322,7 @@ def tokens_show(page, at) -> None:
         kept, plain, *heights = map(list, found)
         assert [kept, plain] == [mask.tolist() for mask in expected[:2]]
         scores = torch.tensor(heights) * CHART
-        assert torch.equal(scores.mul(1e5).round(), torch.stack(expected[2:]).mul(1e5).round())
+        torch.testing.assert_close(scores, torch.stack(expected[2:]))
     assert numbers(page, 0) == [[f"{x:.2f}" for x in answer] for answer in at.answers]
     assert f"{at.bytes} of " in page.locator(".move-said").inner_text()
 
