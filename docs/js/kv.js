@@ -6,7 +6,8 @@
 //   hub_mask({ scores, radius: 1 }).data  // [false, true, false, false, true, false, false]
 //
 // A tensor is { shape, dtype, data }: `data` is a flat array of numbers or booleans in row order.
-// All is computed in doubles, and rounded to the dtype of the result once, where `tensor` makes it.
+// All is computed in doubles, and rounded to the dtype of the result once, where `tensor` makes it;
+// only the quotient of a code is rounded before that, so that a tie of float32 is a tie here.
 // A function begins with what its arguments may be; a bad one throws a `Refusal`.
 
 // ---- Tensors ----
@@ -1036,7 +1037,7 @@ function code(name, x, kept, bits, stored) {
   const [low, step] = [least(rest), (most(rest) - least(rest)) / top].map(ROUND[stored])
   const finite = Number.isFinite(low) && Number.isFinite(step)
   must(finite, `${name} must have minima and steps in the range of ${stored}`)
-  const near = ROUND[stored === "float64" ? stored : "float32"] // where a half is one
+  const near = ROUND[stored === "float64" ? stored : "float32"] // a tie there is a tie here
   const coded = (value) => clamp(round_half_even(near((value - low) / step)), 0, top)
   return { codes: x.map((value, j) => (kept?.[j] || !step ? 0 : coded(value))), step, low }
 }

@@ -130,8 +130,11 @@ function draw_group() {
   const across = (j) => 40 + 47 * j
   const rest = x.map((_, j) => j).filter((j) => !kept[j])
   const off = (j) => ({ x1: across(j), x2: across(j), y1: at(x[j]), y2: at(coded[j]) })
-  const lines = rest.length ? levels : []
+  const lines = rest.length && levels.length <= 32 ? levels : []
+  const band = rest.length && !lines.length // too many to be told apart
   drawing.replaceChildren(
+    ...(band ? [svg("rect", { class: "band", x: 15, width: 375, y: at(levels.at(-1)),
+      height: at(levels[0]) - at(levels.at(-1)) })] : []),
     ...lines.flatMap((level, c) => [
       svg("line", { class: "level", x1: 15, y1: at(level), x2: 390, y2: at(level) }),
       lines.length <= 16 ? svg("text", { class: "code", x: 396, y: at(level) + 4 }, String(c)) : "",
