@@ -357,7 +357,7 @@ def hex_shows(page, at) -> None:
 SLIDERS = {
     "hubkv": ("Discount γ", 8, dict(gamma=0.9)),
     "graphkv": ("Rounds T", 2, dict(rounds=3)),
-    "hex": ("Bits b of a code", 1, dict(bits=4)),
+    "hex": ("Bits b of a code", 3, dict(bits=6)),
 }
 """A slider's label, how often the arrow key is pressed on it, and the settings that follow."""
 
