@@ -6,7 +6,8 @@
 //   hub_mask({ scores, radius: 1 }).data  // [false, true, false, false, true, false, false]
 //
 // A tensor is { shape, dtype, data }: `data` is a flat array of numbers or booleans in row order.
-// All is computed in doubles, and rounded to the dtype of the result once, where `tensor` makes it.
+// All is computed in doubles, and rounded to the dtype of the result once, where `tensor` makes it;
+// only the quotient of a code is rounded before that, so that a tie of float32 is a tie here.
 // A function begins with what its arguments may be; a bad one throws a `Refusal`.
 
 // ---- Tensors ----
@@ -23,6 +24,7 @@ const ROUND = {
   bfloat16: float(7, -126, (2 - 2 ** -7) * 2 ** 127),
 }
 const FLOATS = Object.keys(ROUND)
+const BYTES = { float64: 8, float32: 4, float16: 2, bfloat16: 2, int64: 8, int32: 4, uint8: 1, bool: 1 }
 
 /** A tensor of values, nested in any way, rounded to its dtype. */
 export function tensor(dtype, shape, values) {
@@ -46,6 +48,16 @@ function slices(x, rank) {
   const shape = [product(x.shape.slice(0, lead)), ...x.shape.slice(lead)]
   return nested({ shape, data: x.data })
 }
+
+/** A tensor with its last two axes exchanged. */
+function transposed(x) {
+  const [rows, columns] = x.shape.slice(-2)
+  const data = slices(x, 2).map((matrix) => range(columns).map((j) => matrix.map((row) => row[j])))
+  return { ...x, shape: [...x.shape.slice(0, -2), columns, rows], data: data.flat(2) }
+}
+
+/** How many bytes the elements of tensors take. */
+export const bytes_of = (...tensors) => sum(tensors.map(({ dtype, data }) => BYTES[dtype] * data.length))
 
 const zip = (first, ...others) => first.map((x, i) => [x, ...others.map((other) => other[i])])
 const rows = (...tensors) => zip(...tensors.map((x) => slices(x, 1)))
@@ -127,6 +139,8 @@ const one_of = (...choices) => (name, x) =>
   must(choices.includes(x), `${name} must be one of ${choices}, got ${shown(x)}`)
 
 const Whole = integer(">= 0", (x) => x >= 0)
+const Positive = integer(">= 1", (x) => x >= 1)
+const Seed = integer("in [0, 4294967295]", (x) => 0 <= x && x < 2 ** 32)
 const Bits = integer("in [1, 8]", (x) => 1 <= x && x <= 8)
 const AnyNumber = number("a number", () => true)
 const Ratio = number("in [0, 1]", (x) => 0 <= x && x <= 1)
@@ -140,6 +154,9 @@ const Kind = one_of("kk", "qk", "qq", "kv", "vv")
 const Rule = one_of("product", "sequential", "sum")
 const Signal = one_of("decay", "enhance", "evict")
 const Scales = one_of("float16", "float32")
+const ValueGroup = one_of("token", "head")
+const Mode = one_of("append", "full", "oracle")
+const CacheType = one_of(...FLOATS)
 
 /** A tensor of some dtypes and values; axes of one name have one length throughout a call. */
 const tensors = (word, dtypes, said, holds) => (axes) => (name, x, lengths) => {
@@ -168,6 +185,20 @@ const Bool = tensors("a boolean", ["bool"], "true or false", () => true)
 const Int64 = tensors("an int64", ["int64"], "integers", () => true)
 const Int32 = tensors("an int32", ["int32"], "integers", () => true)
 const UInt8 = tensors("a uint8", ["uint8"], "integers", () => true)
+
+/** Settings or a result with named fields, each of which may be what `fields` says. */
+const record = (fields) => (name, x) => {
+  must(x !== null && typeof x === "object", `${name} must have fields, got ${shown(x)}`, "type")
+  for (const [field, kind] of Object.entries(fields)) {
+    must(field in x, `${name} must have ${field}`, "type")
+    kind(`${name}.${field}`, x[field], {})
+  }
+}
+const nullable = (kind) => (name, x, lengths) => x === null || kind(name, x, lengths)
+const several = (kind) => (name, x) => {
+  must(Array.isArray(x), `${name} must be a list, got ${shown(x)}`, "type")
+  x.forEach((part, i) => kind(`${name}[${i}]`, part, {}))
+}
 
 /** An integer, or a tensor of some. */
 const Budget = (name, x, lengths) =>
@@ -465,6 +496,38 @@ export const retain = define(
   },
 )
 
+/**
+ * Copy the kept entries out of a cache, so that the rest can be freed.
+ *
+ *   K_s = (k_i)_{i ∈ S},  V_s = (v_i)_{i ∈ S}
+ *
+ * keys, values: K and V. kept: the set S of each head. Entries are in the order of positions; where
+ * heads keep different numbers, one head's stand after another's, from offsets[h] to offsets[h + 1].
+ */
+export const evict = define(
+  {
+    keys: Float("*heads tokens width"),
+    values: Float("*heads tokens width"),
+    kept: Bool("*heads tokens"),
+  },
+  ({ keys, values, kept }) => {
+    const stays = slices(kept, 1).map((S) => range(S.length).filter((i) => S[i]))
+    const counts = stays.map((positions) => positions.length)
+    const alike = counts.every((count) => count === counts[0])
+    const lead = alike ? [...kept.shape.slice(0, -1), counts[0] ?? 0] : [sum(counts)]
+    const copied = (x) => {
+      const entries = zip(slices(x, 2), stays).map(([head, positions]) =>
+        positions.map((i) => head[i]))
+      return tensor(x.dtype, [...lead, x.shape.at(-1)], entries)
+    }
+    const positions = tensor("int64", lead, stays)
+    const cache = { keys: copied(keys), values: copied(values), positions }
+    if (alike) return cache
+    const starts = [0, ...counts.map((_, h) => sum(counts.slice(0, h + 1)))]
+    return { ...cache, offsets: tensor("int64", [starts.length], starts) }
+  },
+)
+
 // ---- GraphKV ----
 
 /**
@@ -677,6 +740,24 @@ export const banish = define(
 )
 
 /**
+ * Put the heads of each token side by side.
+ *
+ *   K ∈ ℝ^(n × d)
+ *
+ * vectors: keys, values or grouped queries. The first head comes first.
+ */
+export const concatenate_heads = define(
+  { vectors: Float("*batch heads tokens width") },
+  ({ vectors }) => joined_heads(vectors),
+)
+
+function joined_heads(x) {
+  const [heads, tokens, width] = x.shape.slice(-3)
+  const joint = slices(x, 3).map((H) => range(tokens).map((t) => H.map((head) => head[t])))
+  return { ...x, shape: [...x.shape.slice(0, -3), tokens, heads * width], data: joint.flat(3) }
+}
+
+/**
  * Rescore tokens so that those most like a stronger one fall behind.
  *
  *   s^(T) = decay(s, e, N, T),  e = cos(K),  N = top-m(e),  |O_source| = max(1, ⌊f k_l⌋)
@@ -805,6 +886,62 @@ export const attention_weights = define(
   },
 )
 
+/** A sum of the rows of V, weighed by the attention a. */
+const weighed = (a, V, width) => range(width).map((c) => sum(V.map((v, j) => a[j] * v[c])))
+
+/**
+ * Attention of each query over the cache.
+ *
+ *   Attn(q_t, K, V) = softmax(q_t Kᵀ / √d) V
+ *
+ * queries, keys, causal, scale: as in `attention_weights`. values: V.
+ */
+export const attention = define(
+  {
+    queries: Finite("*batch query_heads queries width"),
+    keys: Finite("*batch kv_heads tokens width"),
+    values: Finite("*batch kv_heads tokens width"),
+    causal: [Flag, true],
+    scale: [FiniteAbove0, null],
+  },
+  ({ queries, keys, values, causal, scale }) => {
+    const weights = attention_weights({ queries, keys, causal, scale })
+    const group = group_size(queries, keys)
+    const width = queries.shape.at(-1)
+    const output = zip(slices(weights, 3), slices(values, 3)).map(([A, V]) =>
+      A.map((head, h) => head.map((a) => weighed(a, V[Math.floor(h / group)], width))))
+    return tensor(queries.dtype, queries.shape, output)
+  },
+)
+
+/**
+ * How far a compressed cache moves the output of each query.
+ *
+ *   ε_t = ‖Attn(q_t, K, V) − Attn(q_t, K̂, V̂)‖
+ *
+ * compressed_keys, compressed_values: K̂ and V̂, which have an entry for every token.
+ */
+export const attention_error = define(
+  {
+    queries: Finite("*batch query_heads queries width"),
+    keys: Finite("*batch kv_heads tokens width"),
+    values: Finite("*batch kv_heads tokens width"),
+    compressed_keys: Finite("*batch kv_heads tokens width"),
+    compressed_values: Finite("*batch kv_heads tokens width"),
+    causal: [Flag, true],
+    scale: [FiniteAbove0, null],
+  },
+  ({ queries, keys, values, compressed_keys, compressed_values, causal, scale }) => {
+    const dtype = wide(queries, keys, values, compressed_keys, compressed_values)
+    const exact = { ...queries, dtype }
+    const before = attention({ queries: exact, keys, values, causal, scale })
+    const after = attention(
+      { queries: exact, keys: compressed_keys, values: compressed_values, causal, scale })
+    const moved = rows(before, after).map(([a, b]) => norm(a.map((x, c) => x - b[c])))
+    return tensor(dtype, queries.shape.slice(0, -1), moved)
+  },
+)
+
 /**
  * Sum the attention that each token receives, over all heads and queries.
  *
@@ -900,7 +1037,8 @@ function code(name, x, kept, bits, stored) {
   const [low, step] = [least(rest), (most(rest) - least(rest)) / top].map(ROUND[stored])
   const finite = Number.isFinite(low) && Number.isFinite(step)
   must(finite, `${name} must have minima and steps in the range of ${stored}`)
-  const coded = (value) => clamp(round_half_even((value - low) / step), 0, top)
+  const near = ROUND[stored === "float64" ? stored : "float32"] // a tie there is a tie here
+  const coded = (value) => clamp(round_half_even(near((value - low) / step)), 0, top)
   return { codes: x.map((value, j) => (kept?.[j] || !step ? 0 : coded(value))), step, low }
 }
 
@@ -990,5 +1128,253 @@ export const unpack_bits = define(
           return ((w[Math.floor(p / 32)] >> p % 32) & 1) << j
         }))))
     return tensor("uint8", [...words.shape.slice(0, -1), length], codes)
+  },
+)
+
+/** Values with a row for each token, over all heads or for one head after another. */
+const group_values = (x, value_group) => (value_group === "head" ? x : joined_heads(x))
+
+/** Undo `group_values`, for values of `shape`. */
+function ungroup_values(x, value_group, shape) {
+  if (value_group === "head") return x
+  const [heads, tokens, width] = shape.slice(-3)
+  const split = slices(x, 2).map((T) =>
+    range(heads).map((h) => range(tokens).map((t) => T[t].slice(h * width, (h + 1) * width))))
+  return { ...x, shape, data: split.flat(3) }
+}
+
+/** Refuse keys and values of different dtypes, and keys without heads or channels. */
+function same_kind(keys, values) {
+  const [heads, , width] = keys.shape.slice(-3)
+  must(heads && width, `keys must have at least 1 head and 1 channel, got [${keys.shape}]`)
+  must(keys.dtype === values.dtype,
+    `values must have the dtype of keys, which is ${keys.dtype}, got ${values.dtype}`)
+}
+
+/**
+ * Quantise and restore a cache: a group is a channel of the keys, a token of the values.
+ *
+ *   K̃_tc = round((K_tc − min_t K_tc) / Δ_c) Δ_c + min_t K_tc,  Ṽ_tc likewise with min_c and Δ_t
+ *
+ * bits, scales: as in `quantise`. kept: true at entries that stay as they are. value_group: "token",
+ * one group over all heads, or "head", one group for each token of each head.
+ */
+export const kcvt = define(
+  {
+    keys: Finite("*batch kv_heads tokens width"),
+    values: Finite("*batch kv_heads tokens width"),
+    bits: [Bits, 3],
+    kept: [Bool("*batch kv_heads tokens width"), null],
+    value_group: [ValueGroup, "token"],
+    scales: [Scales, null],
+  },
+  ({ keys, values, bits, kept, value_group, scales }) => {
+    same_kind(keys, values)
+    const grouped = (x) => x && group_values(x, value_group)
+    const by_channel = { x: transposed(keys), kept: kept && transposed(kept), bits, scales }
+    const by_token = { x: grouped(values), kept: grouped(kept), bits, scales }
+    const rest = transposed(dequantise(quantise(by_channel)))
+    const others = ungroup_values(dequantise(quantise(by_token)), value_group, values.shape)
+    const where_not_kept = (x, restored) =>
+      tensor(x.dtype, x.shape, restored.data.map((value, i) => (kept?.data[i] ? x.data[i] : value)))
+    return { keys: where_not_kept(keys, rest), values: where_not_kept(values, others) }
+  },
+)
+
+/**
+ * Join the static and the dynamic mask: what either marks is kept in full precision.
+ *
+ *   Mask_tc = Mask_exp(t, c) ∨ Mask_H2O(t)
+ *
+ * expander: the static mask, heads one after the other. dynamic: the tokens that `h2o_mask` marks.
+ */
+export const hex_mask = define(
+  { expander: Bool("tokens channels"), dynamic: Bool("*batch tokens"), kv_heads: Positive },
+  ({ expander, dynamic, kv_heads }) => {
+    const [tokens, channels] = expander.shape
+    must(channels % kv_heads === 0, `kv_heads must divide the ${channels} channels, got ${kv_heads}`)
+    const width = channels / kv_heads
+    const shape = [...dynamic.shape.slice(0, -1), kv_heads, tokens, width]
+    const static_rows = slices(expander, 1)
+    const joint = slices(dynamic, 1).map((whole) =>
+      range(kv_heads).map((h) =>
+        static_rows.map((row, t) =>
+          row.slice(h * width, (h + 1) * width).map((on) => on || whole[t]))))
+    return tensor("bool", shape, joint)
+  },
+)
+
+/**
+ * Compress a span: keep what the joint mask marks, quantise the remaining entries.
+ *
+ *   X̂_tc = X_tc where Mask_tc = 1, else X̃_tc
+ *
+ * expander, dynamic: as in `hex_mask`. bits, value_group, scales: as in `kcvt`. Codes are packed as
+ * by `pack_bits`, those of a channel in the order of tokens.
+ */
+export const hex_compress = define(
+  {
+    keys: Finite("*batch kv_heads tokens width"),
+    values: Finite("*batch kv_heads tokens width"),
+    expander: Bool("tokens channels"),
+    dynamic: Bool("*batch tokens"),
+    bits: [Bits, 3],
+    value_group: [ValueGroup, "token"],
+    scales: [Scales, null],
+  },
+  ({ keys, values, expander, dynamic, bits, value_group, scales }) => {
+    same_kind(keys, values)
+    const [kv_heads, , width] = keys.shape.slice(-3)
+    const channels = kv_heads * width
+    must(expander.shape[1] === channels, `expander must have ${channels} channels`)
+    const kept = hex_mask({ expander, dynamic, kv_heads })
+    const grouped = (x) => group_values(x, value_group)
+    const K = quantise({ x: transposed(keys), bits, kept: transposed(kept), scales })
+    const V = quantise({ x: grouped(values), bits, kept: grouped(kept), scales })
+    const value_codes = transposed(ungroup_values(V.codes, value_group, values.shape))
+    const chosen = ({ dtype, data }) => {
+      const entries = data.filter((_, i) => kept.data[i])
+      return tensor(dtype, [entries.length], entries)
+    }
+    return {
+      bits,
+      key_words: pack_bits({ codes: K.codes, bits }),
+      key_steps: K.steps,
+      key_minima: K.minima,
+      value_words: pack_bits({ codes: value_codes, bits }),
+      value_steps: V.steps,
+      value_minima: V.minima,
+      kept_keys: chosen(keys),
+      kept_values: chosen(values),
+      dynamic,
+    }
+  },
+)
+
+const HexConfig = record({
+  bits: Bits,
+  density: Ratio,
+  heavy: Ratio,
+  recent: Whole,
+  block: Positive,
+  mode: Mode,
+  period: Positive,
+  value_group: ValueGroup,
+  scales: nullable(Scales),
+  normalize: Flag,
+  outside_recent: Flag,
+  recent_per_block: Flag,
+  carry_recent: Flag,
+  near: Flag,
+  tile: Flag,
+  seed: Seed,
+})
+
+/** Every setting of HEX; these are those of HEX-3. */
+export const HEX = {
+  bits: 3,
+  density: 0.03125,
+  heavy: 0.02,
+  recent: 8,
+  block: 96,
+  mode: "append",
+  period: 1,
+  value_group: "token",
+  scales: null,
+  normalize: false,
+  outside_recent: false,
+  recent_per_block: true,
+  carry_recent: false,
+  near: false,
+  tile: false,
+  seed: 0,
+}
+
+const HexBlock = record({
+  key_words: Int32("*batch kv_heads width words"),
+  key_steps: Float("*batch kv_heads width"),
+  key_minima: Float("*batch kv_heads width"),
+  value_words: Int32("*batch kv_heads width words"),
+  value_steps: Float("*groups"),
+  value_minima: Float("*groups"),
+  kept_keys: Float("entries"),
+  kept_values: Float("entries"),
+  dynamic: Bool("*batch tokens"),
+})
+const HexCache = record({
+  blocks: several(HexBlock),
+  residual_keys: Float("*batch kv_heads residual width"),
+  residual_values: Float("*batch kv_heads residual width"),
+  residual_mass: Float("*batch residual"),
+  mass: Float("*batch remembered"),
+  original_keys: Float("*batch kv_heads originals width"),
+  original_values: Float("*batch kv_heads originals width"),
+})
+
+/**
+ * Count the bytes of every tensor a cache holds.
+ *
+ *   bytes = Σ_{tensors stored} elements × element size
+ *
+ * cache: its blocks as from `hex_compress`, residual buffer, attention mass and originals. Parts:
+ * code planes; steps and minima; kept entries of the expander mask outside kept tokens; kept tokens;
+ * the mark of each token; and what the cache holds beside its blocks.
+ */
+export const hex_bytes = define({ cache: HexCache }, ({ cache }) => {
+  const of_blocks = (count) => sum(cache.blocks.map(count))
+  const tokens = of_blocks(({ key_steps, kept_keys, kept_values, dynamic }) => {
+    const channels = product(key_steps.shape.slice(-2))
+    return count_true(dynamic.data) * channels * (BYTES[kept_keys.dtype] + BYTES[kept_values.dtype])
+  })
+  const kept = of_blocks((block) => bytes_of(block.kept_keys, block.kept_values))
+  return {
+    codes: of_blocks((block) => bytes_of(block.key_words, block.value_words)),
+    scales: of_blocks((block) =>
+      bytes_of(block.key_steps, block.key_minima, block.value_steps, block.value_minima)),
+    expander: kept - tokens,
+    tokens,
+    marks: of_blocks((block) => bytes_of(block.dynamic)),
+    residual: bytes_of(cache.residual_keys, cache.residual_values),
+    mass: bytes_of(cache.residual_mass, cache.mass),
+    originals: bytes_of(cache.original_keys, cache.original_values),
+  }
+})
+
+/**
+ * Say beforehand what a compressed prompt weighs, if no heavy hitter is a recent token.
+ *
+ *   8 d ⌈b n / 32⌉ + 2 e_s (d + g n) + 2 e ρ d (n − k − r) + 2 e d (k + r) + n + 2 e d R
+ *     + e_m (R + m) + 2 e d o
+ *
+ * config: settings, as `HEX`. tokens: length n + R. kv_heads, width: d is their product. dtype: of
+ * the cache. The parts are those of `hex_bytes`.
+ */
+export const hex_size = define(
+  {
+    config: HexConfig,
+    tokens: Whole,
+    kv_heads: [Positive, 8],
+    width: [Positive, 128],
+    dtype: [CacheType, "float16"],
+  },
+  ({ config, tokens, kv_heads, width, dtype }) => {
+    const { bits, density, heavy, recent, block, mode, value_group, scales, carry_recent } = config
+    const held = carry_recent ? recent : 0
+    const span = Math.floor(Math.max(0, tokens - held) / block) * block
+    const d = kv_heads * width
+    const kept = Math.min(span, floor_share(heavy, span) + Math.min(span, recent - held))
+    const [e, scale] = [BYTES[dtype], BYTES[scale_dtype({ dtype }, scales)]]
+    const groups = span * (value_group === "head" ? kv_heads : 1)
+    const remembered = mode === "append" ? 0 : span
+    return {
+      codes: 8 * d * Math.ceil((bits * span) / 32),
+      scales: 2 * scale * ((span ? d : 0) + groups),
+      expander: 2 * e * round_half_even(density * d) * (span - kept),
+      tokens: 2 * e * d * kept,
+      marks: span,
+      residual: 2 * e * d * (tokens - span),
+      mass: (dtype === "float64" ? 8 : 4) * (tokens - span + remembered),
+      originals: 2 * e * d * (mode === "oracle" ? span : 0),
+    }
   },
 )

@@ -6,15 +6,19 @@ const WORDS = { inf: Infinity, "-inf": -Infinity, nan: NaN }
 
 const lengths = (x) => (Array.isArray(x) ? [x.length, ...lengths(x[0])] : [])
 
-/** The tensor, number, flag or word that a JSON value stands for. */
+/** The tensor, number, flag, word, list or named fields that a JSON value stands for. */
 function read(value) {
   if (typeof value === "string") return WORDS[value] ?? value
   if (value === null || typeof value !== "object") return value
   if ("shape" in value) return kv.tensor(value.of, value.shape, [])
-  const [[dtype, inner]] = Object.entries(value)
-  if (dtype === "tuple" || !Array.isArray(inner) && typeof inner === "object") return value
-  return kv.tensor(dtype, lengths(inner), [inner].flat(Infinity).map(read))
+  const [[name, inner]] = Object.entries(value)
+  if (name === "tuple") return inner.map(read)
+  if (!Array.isArray(inner) && typeof inner === "object") return fields(inner)
+  return kv.tensor(name, lengths(inner), [inner].flat(Infinity).map(read))
 }
+
+const fields = (value) =>
+  Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, read(inner)]))
 
 /** A result as JSON. `JSON.stringify` would write 0 for -0, and null for what is not finite. */
 function written(x) {
@@ -29,9 +33,8 @@ function written(x) {
 }
 
 function answer({ function: name, inputs }) {
-  const given = Object.fromEntries(Object.entries(inputs).map(([key, x]) => [key, read(x)]))
   try {
-    return `"result":${written(kv[name](given))}`
+    return `"result":${written(kv[name](fields(inputs)))}`
   } catch (error) {
     if (!(error instanceof kv.Refusal)) throw error
     return `"error":"${error.kind}","message":${JSON.stringify(error.message)}`

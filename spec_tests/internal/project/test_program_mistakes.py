@@ -171,7 +171,7 @@ MISTAKES = {
     "halves rounded up": Mistake(
         "quantise",
         {
-            "clamp(round_half_even((value - low) / step)": "clamp(Math.round((value - low) / step)",
+            "round_half_even(near((value - low) / step))": "Math.round(near((value - low) / step))",
         },
         "rounding half up",
         elements=5,

@@ -1,0 +1,111 @@
+import * as kv from "./kv.js"
+import {
+  answer, bar_table, chosen, detail, difference, floats, legend, listed, lookout, marks, move,
+  quoted, token_columns, two, walks
+} from "./interface.js"
+
+const { words, scores: raw, ...walk } = walks.hubkv
+const HEADS = ["First head", "Second head"]
+const HIGHEST = 0.5 // of the chart
+const scores = floats(raw)
+const aside = marks(walk.protected)
+const [keys, values] = [walk.keys, walk.values].map(floats)
+
+/** All that HubKV computes, in the order of the walk. */
+function computed({ gamma, radius, ratio }) {
+  const hubs = kv.hub_mask({ scores, radius, protected: aside })
+  const discounted = kv.smd({ scores, radius, gamma, protected: aside })
+  const weights = kv.head_weights({ selectivity: kv.selectivity({ scores, protected: aside }) })
+  const calibrated = kv.calibrate({ scores: discounted, weights })
+  const refined = kv.hubkv_refine({ scores, ratio, protected: aside, radius, gamma })
+  const retain = (scores) => kv.retain({ scores, protected: aside, ratio, scope: "layer" })
+  const [kept, plain] = [retain(refined), retain(scores)]
+  // λ: what the gate makes of 0 and 1
+  const lambda = kv.gate({ scores: floats([0]), corrected: floats([1]), ratio }).data[0]
+  const bytes = kv.bytes_of(...Object.values(kv.evict({ keys, values, kept })))
+  const nested = { hubs, discounted, calibrated, refined, kept, plain, weights }
+  for (const [name, x] of Object.entries(nested)) nested[name] = kv.nested(x)
+  return { ...nested, lambda, bytes }
+}
+
+/** The positions of a token's window, and the best of them. */
+function seen(row, i, radius) {
+  const window = words.map((_, j) => j).filter((j) => Math.abs(j - i) <= radius)
+  const rivals = window.map((j) => (walk.protected[row][j] ? -Infinity : raw[row][j]))
+  const [best] = kv.ranking({ scores: floats(rivals) }).data
+  return { window, best: window[best] }
+}
+
+let settings, found
+const look = lookout({ row: 0, i: 1 }, show)
+const columns = HEADS.map((title, row) => token_columns(title, row, words, look, "HubKV"))
+const told = detail()
+const outputs = bar_table("What the second query reads of the first head, in parts of the answer",
+  ["cache", "door and key", "cat"], two)
+
+function show() {
+  const { row, i } = look.at()
+  const { window, best } = seen(row, i, settings.radius)
+  for (const [h, column] of columns.entries())
+    column.show(words.map((_, j) => state(h, j, h === row && { window, best, i })))
+  told.textContent = explained(row, i, window, best)
+}
+
+function state(h, j, looked) {
+  const [spared, hub, kept] = [walk.protected[h][j], found.hubs[h][j], found.kept[h][j]]
+  const role = spared ? "protected" : hub ? "hub" : "discounted"
+  const refined = spared ? 0 : found.refined[h][j]
+  const inside = looked && looked.window.includes(j)
+  return {
+    before: spared ? 0 : raw[h][j] / HIGHEST,
+    after: refined / HIGHEST,
+    classes: { spared, hub, less: !spared && !hub, kept, plain: found.plain[h][j], inside,
+      best: inside && j === looked.best && !spared, looked: inside && j === looked.i },
+    state: `${role}, ${kept ? "kept" : "not kept"}`,
+  }
+}
+
+function explained(row, i, window, best) {
+  const name = `“${words[i]}”, ${HEADS[row].toLowerCase()}`
+  if (walk.protected[row][i]) return `${name}: protected, and kept whatever its score.`
+  const [s, left, calibrated, z] = [raw[row][i], ...["discounted", "calibrated", "refined"].map((step) =>
+    found[step][row][i])].map(two)
+  const reach = window.length > 1 ? `Its window is ${quoted(window.map((j) => words[j]))}. ` : ""
+  const hub = found.hubs[row][i]
+    ? `It is the best of them, a hub, and keeps its ${s}.`
+    : `The best of them is “${words[best]}” with ${two(raw[row][best])}, so its own ${s} is ` +
+      `discounted to ${left}.`
+  const weight = `The head's weight ${two(found.weights[row])} makes it ${calibrated}`
+  const gate = `the gate, with λ = ${two(found.lambda)}, lets it come from ${s} to ${z}`
+  return `${name}. ${reach}${hub} ${weight}; ${gate}. It is ${found.kept[row][i] ? "" : "not "}kept.`
+}
+
+move(
+  {
+    gamma: { label: "Discount γ", min: 0.05, max: 0.95, step: 0.05, value: 0.5, say: two },
+    radius: { label: "Radius k of a window", min: 0, max: 5, value: 2 },
+    ratio: { label: "Ratio r removed", min: 0, max: 0.85, step: 0.05, value: 0.75, say: two },
+  },
+  [
+    legend(["before", "score"], ["hub", "hub: keeps its score"], ["less", "discounted"],
+      ["spared", "protected"], ["inside", "window of the token looked at"]),
+    ...columns.map(({ root }) => root), told, outputs.root,
+  ],
+  (given) => {
+    settings = given
+    found = computed(settings)
+    show()
+    const [all, plain] = [words.map(() => true), found.plain[0]]
+    const caches = [["whole", all], ["Top-K", plain], ["HubKV", found.kept[0]]]
+    outputs.show(caches.map(([name, kept]) => ({ name, numbers: answer(walk, kept, false) })), 1)
+    const count = found.kept.flat().filter(Boolean).length
+    const kept = HEADS.map((title, h) =>
+      `${title} keeps ${quoted(chosen(words, found.kept[h]))}: ` +
+      `${difference(words, found.kept[h], found.plain[h])}.`)
+    return [
+      `${count} of 32 entries stay, ${found.bytes} of ${kv.bytes_of(keys, values)} bytes. ` +
+        `λ is ${two(found.lambda)}; heads weigh ${listed(found.weights.map(two))}.`,
+      ...kept,
+    ]
+  },
+)
