@@ -10,7 +10,8 @@ one element, and if the call leaves its arguments unchanged. Refusals of bad inp
 import json
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib import import_module
 from io import StringIO
@@ -24,12 +25,17 @@ import torch
 
 import reference
 from spec_tests.__main__ import pytest_arguments
+from spec_tests.functions_called_by_tests import functions_of_test
 from spec_tests.implementation import is_stub
 from spec_tests.report import report_data, terminal
 from spec_tests.report.fault_diagnosis import CHANGES
 
 COUNTED = (None, "ties", "single")
 """The edges at which an exercise must be right; without an edge input is ordinary."""
+EXAMPLES = 30
+"""Examples of a law: they detect nearly all mutants, see `spec_tests.conftest.PART`."""
+ENOUGH = 4
+"""The failed tests after which a function is not tested further: a card shows one input."""
 NOT_BEGUN, SOLVED, WRONG = "not begun", "solved", "wrong"
 
 
@@ -77,7 +83,8 @@ def mark_module(module: ModuleType, names: Sequence[str]) -> int:
         print(f"{number:>2}  {name:<{width}}  {state}")
     wrong = [name for name in names if states[name] == WRONG]
     for name in wrong[:1]:
-        print(*(line for line, _ in terminal.card_lines(least_failure(cards[name]))), sep="\n")
+        _, _, *card = terminal.card_lines(least_failure(cards[name]))  # without its count of tests
+        print(f"\n{name} is wrong", *(line for line, _ in card), sep="\n")
     left = [name for name in names if not states[name].startswith(SOLVED)]
     after = f"; next: {left[0]}" if left else ""
     print(f"\n{len(names) - len(left)} of {len(names)} solved{after}")
@@ -115,14 +122,34 @@ def cards_of_run(module: ModuleType, names: list[str]) -> dict[str, dict[str, An
         file = Path(folder) / "report.json"
         # jaxtyping's plugin is already imported here, by the reference
         quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:sugar"]
-        words = [view.__name__, "--level", "edges", "--report-json", str(file), *quiet]
+        words = [view.__name__, "--level", "edges", "--examples", str(EXAMPLES), *quiet]
+        words += ["--report-json", str(file)]
         with redirect_stderr(said):
-            status = pytest.main(pytest_arguments(words))
+            status = pytest.main(pytest_arguments(words), plugins=[EnoughFailures()])
         if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             print(said.getvalue(), file=sys.__stderr__)
             return None
         (report,) = json.loads(file.read_text())["modules"]
     return {card["function"]: card for card in report["functions"] if card["function"] in names}
+
+
+class EnoughFailures:
+    """A pytest plugin that skips the tests of a function of which some have failed."""
+
+    def __init__(self):
+        self.failures = Counter[str]()
+
+    def pytest_runtest_setup(self, item: Any) -> None:
+        """Skip a test if one of its functions has failed often enough for a card."""
+        if any(self.failures[name] >= ENOUGH for name in functions_of_test(item)):
+            pytest.skip("enough has failed")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: Any) -> Iterator[None]:
+        """Count the failures of each function."""
+        report = yield
+        self.failures.update(functions_of_test(item) if report.failed else ())
+        return report
 
 
 @contextmanager
