@@ -39,8 +39,13 @@ ENOUGH = 4
 NOT_BEGUN, SOLVED, WRONG = "not begun", "solved", "wrong"
 
 
-def mark_file(file: Path) -> int:
-    """Mark the exercises of a file, and return the exit status: 1 if one is wrong."""
+def mark_file(file: Path, *options: str) -> int:
+    """Mark the exercises of a file, and return the exit status: 1 if one is wrong.
+
+    Args:
+        file: a module with a tuple `exercises`.
+        options: further options of the suite.
+    """
     sys.path.insert(0, str(file.resolve().parent))
     try:
         module = import_module(file.stem)
@@ -49,7 +54,7 @@ def mark_file(file: Path) -> int:
         print("".join(traceback.format_list(own[:1])), end="")
         print("".join(traceback.format_exception_only(error)), end="")
         return pytest.ExitCode.USAGE_ERROR
-    return mark_module(module, module.exercises)
+    return mark_module(module, module.exercises, *options)
 
 
 def mark(*functions: Callable[..., Any]) -> None:
@@ -69,12 +74,12 @@ def mark(*functions: Callable[..., Any]) -> None:
     mark_module(module, names)
 
 
-def mark_module(module: ModuleType, names: Sequence[str]) -> int:
+def mark_module(module: ModuleType, names: Sequence[str], *options: str) -> int:
     """Print the state of each exercise and one card, and return the exit status."""
     begun = [n for n in names if hasattr(module, n) and not is_stub(getattr(module, n))]
     if begun:
         print(f"marking {', '.join(begun)} …\n", flush=True)
-    cards = cards_of_run(module, begun) if begun else {}
+    cards = cards_of_run(module, begun, *options) if begun else {}
     if cards is None:
         return pytest.ExitCode.INTERRUPTED
     states = dict.fromkeys(names, NOT_BEGUN) | {n: state_of(c) for n, c in cards.items()}
@@ -92,10 +97,14 @@ def mark_module(module: ModuleType, names: Sequence[str]) -> int:
 
 
 def state_of(card: dict[str, Any]) -> str:
-    """Return whether an exercise is solved, with the edges that do not count and fail."""
+    """Return whether an exercise is solved, with the edges that do not count and fail.
+
+    Dtypes are left out: a module says itself for which it is written.
+    """
     if any(map(does_count, card["failures"])):
         return WRONG
-    edges = [report_data.EDGES[failure["edge"]].strip() for failure in card["failures"]]
+    failing = [failure["edge"] for failure in card["failures"] if failure["edge"] != "dtype"]
+    edges = [report_data.EDGES[edge].strip() for edge in failing]
     return f"{SOLVED}, but not {' nor '.join(edges)}" if edges else SOLVED
 
 
@@ -110,7 +119,9 @@ def least_failure(card: dict[str, Any]) -> dict[str, Any]:
     return card | {"failures": [first | {"claims": first["claims"][:1]}]}
 
 
-def cards_of_run(module: ModuleType, names: list[str]) -> dict[str, dict[str, Any]] | None:
+def cards_of_run(
+    module: ModuleType, names: list[str], *options: str
+) -> dict[str, dict[str, Any]] | None:
     """Run the suite on these functions of a module alone, and return the card of each.
 
     It is None after an interrupt.
@@ -123,7 +134,7 @@ def cards_of_run(module: ModuleType, names: list[str]) -> dict[str, dict[str, An
         # jaxtyping's plugin is already imported here, by the reference
         quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:sugar"]
         words = [view.__name__, "--level", "edges", "--examples", str(EXAMPLES), *quiet]
-        words += ["--report-json", str(file)]
+        words += ["--report-json", str(file), *options]
         with redirect_stderr(said):
             status = pytest.main(pytest_arguments(words), plugins=[EnoughFailures()])
         if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):

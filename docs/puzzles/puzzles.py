@@ -71,8 +71,9 @@ def selectivity(scores: Tensor, protected: Tensor | None = None, epsilon: float 
 
     c_{ℓ, h} = (σ_{ℓ, h})/(μ_{ℓ, h} + ϵ)
 
-    The deviation σ divides by the number of tokens, and protected tokens count nowhere. A head of
-    zeros, or one whose tokens are all protected, has selectivity 0.
+    The deviation σ divides by the number of tokens, and protected tokens count nowhere. A head
+    without other tokens, or whose scores are equal, has selectivity 0, exactly: equal scores
+    deviate a little from a rounded mean, so subtract the least score before you take σ.
 
     >>> selectivity(torch.tensor([[1.0, 3.0], [2.0, 2.0]]), epsilon=0.0).tolist()
     [0.5, 0.0]
@@ -128,8 +129,9 @@ def retain(
     Scores are laid out [layers, …, heads, tokens]. A pool is the tokens of a head, or heads and
     tokens of a layer, or of a model: layers, heads and tokens, but not the axes between, which are
     a batch. The budget B is `keep`, or a tensor of one number a pool, or `kept_count(N, ratio)` of
-    N entries. Of equal scores the first in order of layer, head and token is kept. A score of −∞
-    is the worst, and can be kept.
+    N entries. Of equal scores the first in order of layer, head and token is kept, as a sort with
+    `argsort(dim=-1, descending=True, stable=True)` has it. A score of −∞ is the worst, and can be
+    kept.
 
     >>> retain(torch.tensor([3.0, 1.0, 3.0, 2.0]), keep=1).tolist()
     [True, False, False, False]
