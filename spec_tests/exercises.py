@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib import import_module
+from inspect import isfunction
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -50,8 +51,9 @@ def mark_file(file: Path, *options: str) -> int:
     try:
         module = import_module(file.stem)
     except Exception as error:  # the learner's own
-        own = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)]
-        print("".join(traceback.format_list(own[:1])), end="")
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if Path(frame.filename).name == file.name]
+        print("".join(traceback.format_list(own)), end="")
         print("".join(traceback.format_exception_only(error)), end="")
         return pytest.ExitCode.USAGE_ERROR
     return mark_module(module, module.exercises, *options)
@@ -103,6 +105,8 @@ def state_of(card: dict[str, Any]) -> str:
     """
     if any(map(does_count, card["failures"])):
         return WRONG
+    if not card["passed"]:
+        return "not tested"
     failing = [failure["edge"] for failure in card["failures"] if failure["edge"] != "dtype"]
     edges = [report_data.EDGES[edge].strip() for edge in failing]
     return f"{SOLVED}, but not {' nor '.join(edges)}" if edges else SOLVED
@@ -127,7 +131,7 @@ def cards_of_run(
     It is None after an interrupt.
     """
     view = ModuleType(module.__name__)
-    others = set(reference.__all__) - set(names)
+    others = {name for name in reference.__all__ if isfunction(getattr(reference, name))} - {*names}
     vars(view).update({k: v for k, v in vars(module).items() if k not in others})
     with TemporaryDirectory() as folder, replaced(view), redirect_stdout(StringIO()) as said:
         file = Path(folder) / "report.json"
@@ -138,9 +142,12 @@ def cards_of_run(
         with redirect_stderr(said):
             status = pytest.main(pytest_arguments(words), plugins=[EnoughFailures()])
         if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-            print(said.getvalue(), file=sys.__stderr__)
-            return None
-        (report,) = json.loads(file.read_text())["modules"]
+            report = None
+        else:
+            (report,) = json.loads(file.read_text())["modules"]
+    if report is None:
+        print(said.getvalue(), file=sys.stderr)
+        return None
     return {card["function"]: card for card in report["functions"] if card["function"] in names}
 
 

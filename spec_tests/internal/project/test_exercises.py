@@ -6,12 +6,13 @@ import subprocess
 import sys
 from doctest import DocTestParser, DocTestRunner
 from importlib.util import module_from_spec, spec_from_file_location
-from inspect import getdoc, isfunction, signature
+from inspect import isfunction, signature
 
 import pytest
 
 import reference
-from spec_tests.implementation import is_stub
+from spec_tests.exercises import mark, mark_file
+from spec_tests.implementation import Implementation, is_stub
 from spec_tests.index import ROOT
 from spec_tests.report.tex import as_text, tex_equations
 
@@ -22,6 +23,8 @@ PAPERS = ("hubkv", "graphkv", "hex")
 def module_of(name):
     """Import a module of the puzzles' folder, without a place on the search path."""
     spec = spec_from_file_location(f"puzzles_{name}", FOLDER / f"{name}.py")
+    assert spec
+    assert spec.loader
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -173,14 +176,15 @@ def test_every_puzzle_is_a_stub_of_a_public_function_that_a_page_solves():
 
 def test_every_puzzle_says_its_equation():
     for name in puzzles.exercises:
-        assert "\n\n".join(map(as_text, tex_equations(name))) in getdoc(getattr(puzzles, name))
+        (equation,) = map(as_text, tex_equations(name))
+        assert f"\n\n    {equation}\n\n" in getattr(puzzles, name).__doc__
 
 
 def test_the_examples_of_every_puzzle_are_those_of_its_solution():
     solved = {name: getattr(module_of(paper), name) for name, paper in SOLUTIONS.items()}
     for name in puzzles.exercises:
         place = {**vars(puzzles), **solved}
-        test = DocTestParser().get_doctest(getdoc(getattr(puzzles, name)), place, name, None, 0)
+        test = DocTestParser().get_doctest(getattr(puzzles, name).__doc__, place, name, None, 0)
         assert sum(bool(example.want) for example in test.examples) >= 2
         assert not DocTestRunner().run(test).failed
 
@@ -215,7 +219,7 @@ def test_the_file_of_a_paper_passes(paper):
 
 def test_every_puzzle_can_be_solved(tmp_path):
     filled(tmp_path)
-    status, said = run("-c", RUN, "--examples", "2", folder=tmp_path)
+    status, said = run("-c", RUN, "-k", "vector or share", folder=tmp_path)
     assert status == 0
     assert said.endswith("\n16 of 16 solved\n")
 
@@ -229,3 +233,48 @@ def test_a_usual_mistake_in_each_puzzle_is_named(tmp_path):
     for name, (_, _, hint) in MISTAKES.items():
         assert cards[name].startswith("wrong\n")
         assert hint in cards[name], cards[name]
+
+
+def test_the_page_shows_the_first_puzzle_and_what_is_said_of_a_mistake(tmp_path):
+    page, module = (FOLDER / "index.md").read_text(), (FOLDER / "puzzles.py").read_text()
+    stub, tried = re.findall(r"```py\n(def hub_mask.*?)```", page, re.DOTALL)
+    assert module.count(stub) == 1
+    (tmp_path / "puzzles.py").write_text(module.replace(stub, tried))
+    status, said = run("-m", "spec_tests", "puzzles", folder=tmp_path)
+    assert status == 1
+    assert f"```text\n{said}```" in page
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("exercises = ('gate',)\ndef gate(:\n", "SyntaxError: invalid syntax"),
+        ("exercises = ('gate',)\nimport reference\n1 / 0\n", "ZeroDivisionError"),
+    ],
+)
+def test_a_file_that_cannot_be_imported_says_where(tmp_path, monkeypatch, capsys, text, said):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "unimportable.py").write_text(text)
+    assert mark_file(tmp_path / "unimportable.py") == pytest.ExitCode.USAGE_ERROR
+    shown = capsys.readouterr().out
+    assert said in shown
+    assert re.search(r'unimportable.py", line [23]', shown)
+    assert "importlib" not in shown
+
+
+def test_a_stub_counts_as_missing(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "with_stubs.py").write_text(
+        "def hub_mask(scores, radius=2, protected=None): ...\n"
+        "def gate(scores, corrected, ratio, power=2.0):\n"
+        "    'Later.'\n    raise NotImplementedError\n"
+        "def discount(scores, hubs, gamma=0.5):\n    return None\n"
+    )
+    module = Implementation("with_stubs")
+    assert module.offered == ["discount"]
+    assert {"hub_mask", "gate"} <= module.lacks
+
+
+def test_functions_of_a_notebook_need_names_of_the_specification():
+    with pytest.raises(ValueError, match="got <lambda>"):
+        mark(lambda scores: scores)
