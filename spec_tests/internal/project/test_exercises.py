@@ -14,6 +14,7 @@ import reference
 from spec_tests.exercises import mark, mark_file
 from spec_tests.implementation import Implementation, is_stub
 from spec_tests.index import ROOT
+from spec_tests.mutants import MUTANTS
 from spec_tests.report.tex import as_text, tex_equations
 
 FOLDER = ROOT / "docs/puzzles"
@@ -41,7 +42,7 @@ MISTAKES = {
     "hub_mask": (
         "window.argmax(-1) == i - start",
         "scores[..., i] == window.amax(-1)",
-        "every token of a plateau is a hub",
+        "hub_on_every_tie",
     ),
     "discount": (
         "torch.where(hubs, scores, gamma * scores)",
@@ -51,37 +52,37 @@ MISTAKES = {
     "selectivity": (
         ".std(correction=0)",
         ".std()",
-        "the sample's deviation, not the population's",
+        "sample_deviation",
     ),
     "head_weights": (
         "share.pow(tau).clamp(minimum, maximum)",
         "share.clamp(minimum, maximum).pow(tau)",
-        "clipped before the power",
+        "clipped_first",
     ),
     "gate": (
         "strength = ratio**power",
         "strength = ratio",
-        "the ratio itself mixes, not its power",
+        "linear_gate",
     ),
     "retain": (
         "torch.as_tensor(budget)[..., None]",
         "torch.as_tensor(budget)[..., None] + first.sum(-1, keepdim=True)",
-        "protected entries come on top of the budget",
+        "protected_on_top",
     ),
     "cosine_matrix": (
         "torch.where(lengths > 0, (start * end).sum(-1) / lengths, 0).clamp(-1, 1)",
         "(start * end).sum(-1)",
-        "no lengths",
+        "inner_product",
     ),
     "neighbours": (
         ".scatter(-1, sources[..., None], False)",
         "",
-        "j = i",
+        "own_neighbours",
     ),
     "decay": (
         "lowered = after * (1 - loss)",
         "lowered = before * (1 - loss)",
-        "Algorithm 2 overwrites where Equation 5 multiplies",
+        "overwriting_product",
     ),
     "half_edge_pairing": (
         "generator.permutation(half_edges)",
@@ -96,30 +97,30 @@ MISTAKES = {
     "is_ramanujan": (
         "sqrt(rows - 1) + sqrt(columns - 1)",
         "sqrt(rows) + sqrt(columns)",
-        "the bound is the sum of the roots of the degrees, not of the degrees less 1",
+        "roots_of_the_degrees",
     ),
     "attention_mass": (
         " / queries.shape[-1] ** 0.5",
         "",
-        "logits are not divided by the root of the width",
+        "unscaled_mass",
     ),
     "quantise": (
         "/ (2**bits - 1)\n",
         "/ 2**bits\n",
-        "the step is the range over 2^b",
+        "one_level_too_many",
     ),
     "pack_bits": (
         "<< p % 32",
         "<< 31 - p % 32",
-        "a word is filled from its highest bit down",
+        "highest_bit_first",
     ),
     "hex_append": (
         'if config.mode == "append" or len(cache.blocks) < config.period:',
         "if True:",
-        "full mode puts a block beside the others, as append mode does",
+        "always_append",
     ),
 }
-"""A usual mistake in each solution: its text, the mistake, and what the card says of it."""
+"""A usual mistake in each solution: its text, the mistake, and its mutant or words of its card."""
 RUN = """
 import sys
 from pathlib import Path
@@ -232,7 +233,8 @@ def test_a_usual_mistake_in_each_puzzle_is_named(tmp_path):
     assert cards.keys() == MISTAKES.keys()
     for name, (_, _, hint) in MISTAKES.items():
         assert cards[name].startswith("wrong\n")
-        assert hint in cards[name], cards[name]
+        words = MUTANTS[hint].fault if hint in MUTANTS else hint
+        assert words in " ".join(cards[name].split()), cards[name]
 
 
 def test_the_page_shows_the_first_puzzle_and_what_is_said_of_a_mistake(tmp_path):
