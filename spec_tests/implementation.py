@@ -1,5 +1,6 @@
 """A module under test: which functions it offers, and how the suite calls them."""
 
+import ast
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
@@ -7,7 +8,9 @@ from difflib import get_close_matches
 from functools import cached_property, wraps
 from importlib import import_module
 from importlib.util import find_spec
-from inspect import unwrap
+from inspect import getsource, unwrap
+from textwrap import dedent
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -134,7 +137,16 @@ class Implementation:
         """The wanted functions that it lacks. Records are not counted: equal fields are enough."""
         unseen = self.wanted - set(dir(self.module))
         asked = (name for name in unseen if not is_record(name))
-        return frozenset(name for name in asked if not hasattr(self.module, name))
+        missing = frozenset(name for name in asked if not hasattr(self.module, name))
+        return missing | self.stubs
+
+    @property
+    def stubs(self) -> frozenset[str]:
+        """The wanted functions of a third-party module that have no body yet."""
+        if self.ours or not isinstance(self.module, ModuleType):
+            return frozenset()
+        own = vars(self.module)
+        return frozenset(name for name in self.wanted & own.keys() if is_stub(own[name]))
 
     @cached_property
     def unasked(self) -> frozenset[str]:
@@ -238,6 +250,19 @@ class Implementation:
 
     def __repr__(self) -> str:
         return self.name
+
+
+def is_stub(function: Any) -> bool:
+    """Whether a function has no body yet: `raise NotImplementedError`, `pass` or `...` alone."""
+    try:
+        (node,) = ast.parse(dedent(getsource(function))).body
+    except (OSError, TypeError, SyntaxError, ValueError):  # no source, or that of an expression
+        return False
+    if not isinstance(node, ast.FunctionDef):
+        return False
+    body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+    lines = {ast.unparse(statement).partition("(")[0] for statement in body}
+    return lines <= {"raise NotImplementedError", "pass", "..."}
 
 
 def normalized_name(name: str) -> str:

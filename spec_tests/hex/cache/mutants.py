@@ -24,6 +24,10 @@ test_full_quantises_the_block_that_fills_once
   quantised_twice: full mode quantises a block when it is full, and again with the whole cache
   - return recompress_as_one_span(cache, cache.config.block)
   + return recompress_as_one_span(compress_oldest_block(cache), 0)
+test_no_more_blocks_stand_side_by_side_than_the_period
+  always_append: full mode puts a block beside the others, as append mode does
+  - return recompress_as_one_span(cache, cache.config.block)
+  + return compress_oldest_block(cache)
 test_full_changes_no_code_where_mask_and_groups_stay
   mass_used_up: the first recompression sets the mass to 0
   -     return recompress_as_one_span(cache, 0) if cache.blocks else cache

@@ -57,6 +57,9 @@ test_a_hub_has_no_stronger_or_earlier_equal_in_its_window
   -         hubs[..., i] = start + window.argmax(-1) == i
   +         window = scores[..., start : i + radius]
   +         hubs[..., i] = window.shape[-1] > 0 and start + window.argmax(-1) == i
+  protected_hubs: a protected token may be a hub
+  - return hubs if protected is None else hubs & ~protected
+  + return hubs
   last_of_a_plateau: the last of a plateau is the hub
   - start + window.argmax(-1) == i
   + start + window.shape[-1] - 1 - window.flip(-1).argmax(-1) == i

@@ -8,6 +8,9 @@ test_selectivity_is_that_of_the_content_alone
   statistics_of_everything: protected tokens count
   - wide[head] if protected is None else wide[head][~protected[head]]
   + wide[head]
+  zeros_of_protected: protected tokens count as scores of 0
+  - wide[head] if protected is None else wide[head][~protected[head]]
+  + wide[head] if protected is None else wide[head].masked_fill(protected[head], 0)
 test_layers_are_averaged_apart
   one_mean_for_all: all layers share one mean
   - average = c.mean(-1, keepdim=True)

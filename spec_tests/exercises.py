@@ -1,0 +1,183 @@
+"""Mark exercises: a line for each, then the card of the first one that is wrong.
+
+A module of exercises has a tuple `exercises` with the names of its functions, in the order to write
+them. `python -m spec_tests FILE` marks it in its folder, and `mark` marks functions in a notebook.
+
+An exercise is solved if its values are right on ordinary input, where numbers tie and along axes of
+one element, and if the call leaves its arguments unchanged. Refusals of bad input do not count.
+"""
+
+import json
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from importlib import import_module
+from inspect import isfunction
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+import reference
+from spec_tests.__main__ import pytest_arguments
+from spec_tests.functions_called_by_tests import functions_of_test
+from spec_tests.implementation import is_stub
+from spec_tests.report import report_data, terminal
+from spec_tests.report.fault_diagnosis import CHANGES
+
+COUNTED = (None, "ties", "single")
+"""The edges at which an exercise must be right; without an edge input is ordinary."""
+EXAMPLES = 30
+"""Examples of a law: they detect nearly all mutants, see `spec_tests.conftest.PART`."""
+ENOUGH = 4
+"""The failed tests after which a function is not tested further: a card shows one input."""
+NOT_BEGUN, SOLVED, WRONG = "not begun", "solved", "wrong"
+
+
+def mark_file(file: Path, *options: str) -> int:
+    """Mark the exercises of a file, and return the exit status: 1 if one is wrong.
+
+    Args:
+        file: a module with a tuple `exercises`.
+        options: further options of the suite.
+    """
+    sys.path.insert(0, str(file.resolve().parent))
+    try:
+        module = import_module(file.stem)
+    except Exception as error:  # the learner's own
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if Path(frame.filename).name == file.name]
+        print("".join(traceback.format_list(own)), end="")
+        print("".join(traceback.format_exception_only(error)), end="")
+        return pytest.ExitCode.USAGE_ERROR
+    return mark_module(module, module.exercises, *options)
+
+
+def mark(*functions: Callable[..., Any]) -> None:
+    """Mark functions of a notebook.
+
+    Args:
+        functions: functions with the names of public functions of `reference`.
+
+    Raises:
+        ValueError: a name is no public function of the specification.
+    """
+    names = [function.__name__ for function in functions]
+    if unknown := [name for name in names if name not in reference.__all__]:
+        raise ValueError(f"functions must be named as those of reference, got {unknown[0]}")
+    module = ModuleType("puzzles")  # the name under which a card imports it
+    vars(module).update(zip(names, functions, strict=True), dtypes=(torch.float32, torch.float64))
+    mark_module(module, names)
+
+
+def mark_module(module: ModuleType, names: Sequence[str], *options: str) -> int:
+    """Print the state of each exercise and one card, and return the exit status."""
+    begun = [n for n in names if hasattr(module, n) and not is_stub(getattr(module, n))]
+    if begun:
+        print(f"marking {', '.join(begun)} …\n", flush=True)
+    cards = cards_of_run(module, begun, *options) if begun else {}
+    if cards is None:
+        return pytest.ExitCode.INTERRUPTED
+    states = dict.fromkeys(names, NOT_BEGUN) | {n: state_of(c) for n, c in cards.items()}
+    width = max(map(len, names))
+    for number, (name, state) in enumerate(states.items(), 1):
+        print(f"{number:>2}  {name:<{width}}  {state}")
+    wrong = [name for name in names if states[name] == WRONG]
+    for name in wrong[:1]:
+        _, _, *card = terminal.card_lines(least_failure(cards[name]))  # without its count of tests
+        print(f"\n{name} is wrong", *(line for line, _ in card), sep="\n")
+    left = [name for name in names if not states[name].startswith(SOLVED)]
+    after = f"; next: {left[0]}" if left else ""
+    print(f"\n{len(names) - len(left)} of {len(names)} solved{after}")
+    return pytest.ExitCode.TESTS_FAILED if wrong else pytest.ExitCode.OK
+
+
+def state_of(card: dict[str, Any]) -> str:
+    """Return whether an exercise is solved, with the edges that do not count and fail.
+
+    Dtypes are left out: a module says itself for which it is written.
+    """
+    if any(map(does_count, card["failures"])):
+        return WRONG
+    if not card["passed"]:
+        return "not tested"
+    failing = [failure["edge"] for failure in card["failures"] if failure["edge"] != "dtype"]
+    edges = [report_data.EDGES[edge].strip() for edge in failing]
+    return f"{SOLVED}, but not {' nor '.join(edges)}" if edges else SOLVED
+
+
+def does_count(failure: dict[str, Any]) -> bool:
+    """Whether an exercise with this failure is wrong."""
+    return failure["kind"] == CHANGES or failure["edge"] in COUNTED
+
+
+def least_failure(card: dict[str, Any]) -> dict[str, Any]:
+    """Return a card with its first failure that counts, and of that the first claim alone."""
+    first = next(filter(does_count, card["failures"]))
+    return card | {"failures": [first | {"claims": first["claims"][:1]}]}
+
+
+def cards_of_run(
+    module: ModuleType, names: list[str], *options: str
+) -> dict[str, dict[str, Any]] | None:
+    """Run the suite on these functions of a module alone, and return the card of each.
+
+    It is None after an interrupt.
+    """
+    view = ModuleType(module.__name__)
+    others = {name for name in reference.__all__ if isfunction(getattr(reference, name))} - {*names}
+    vars(view).update({k: v for k, v in vars(module).items() if k not in others})
+    with TemporaryDirectory() as folder, replaced(view), redirect_stdout(StringIO()) as said:
+        file = Path(folder) / "report.json"
+        # jaxtyping's plugin is already imported here, by the reference
+        quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:sugar"]
+        words = [view.__name__, "--level", "edges", "--examples", str(EXAMPLES), *quiet]
+        words += ["--report-json", str(file), *options]
+        with redirect_stderr(said):
+            status = pytest.main(pytest_arguments(words), plugins=[EnoughFailures()])
+        if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            report = None
+        else:
+            (report,) = json.loads(file.read_text())["modules"]
+    if report is None:
+        print(said.getvalue(), file=sys.stderr)
+        return None
+    return {card["function"]: card for card in report["functions"] if card["function"] in names}
+
+
+class EnoughFailures:
+    """A pytest plugin that skips the tests of a function of which some have failed."""
+
+    def __init__(self):
+        self.failures = Counter[str]()
+
+    def pytest_runtest_setup(self, item: Any) -> None:
+        """Skip a test if one of its functions has failed often enough for a card."""
+        if any(self.failures[name] >= ENOUGH for name in functions_of_test(item)):
+            pytest.skip("enough has failed")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: Any) -> Iterator[None]:
+        """Count the failures of each function."""
+        report = yield
+        self.failures.update(functions_of_test(item) if report.failed else ())
+        return report
+
+
+@contextmanager
+def replaced(module: ModuleType):
+    """Let imports of a name find this module meanwhile, and keep PyTorch's settings."""
+    name, mode = module.__name__, torch.get_deterministic_debug_mode()
+    before = sys.modules.get(name)
+    sys.modules[name] = module
+    try:
+        yield
+    finally:
+        torch.set_deterministic_debug_mode(mode)
+        sys.modules[name] = before or module
