@@ -64,6 +64,9 @@ MEASURE = """menus => {
       if (!scrolls || (menus && kind !== "table"))
         found.push(`${kind} cut by ${cut(box)} px: ${box.textContent.trim().slice(0, 70)}`)
     }
+  for (const box of document.querySelectorAll("div.arithmatex"))
+    if (box.scrollHeight > box.clientHeight)
+      found.push(`equation cut below: ${box.textContent.slice(0, 70)}`)
   for (const formula of document.querySelectorAll(".arithmatex"))
     if (!formula.querySelector(".katex") || formula.querySelector(".katex-error"))
       found.push(`not typeset: ${formula.textContent}`)
