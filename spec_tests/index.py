@@ -20,6 +20,9 @@ PREFIXES = {"HEX": "HEX", "HubKV": "HubKV", "GraphKV": "GraphKV", "Other": "Othe
 ID = re.compile(
     rf"\b(?!HEX-[34]\b(?!\.\d))(?:{'|'.join(PREFIXES)})-[A-Za-z0-9]+(?:\.[0-9]+[a-z]?)?\b"
 )
+FORMULA = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
+MOST_FORMULAS = 4
+"""Formulas that the page of equations shows of one equation, at most."""
 OTHER = re.compile(r"(Other-[A-Za-z0-9]+): (.+?)\.$", re.MULTILINE | re.DOTALL)
 
 
@@ -115,26 +118,38 @@ def cited_by_benches() -> set[str]:
 
 
 def page() -> str:
-    """Return the docs page of all equations, with the functions and tests of each."""
+    """Return the list of all equations, with the formula, the functions and the tests of each."""
     code, tests = cited_by_code(), cited_by_tests()
-    lines = [
-        "# Every equation",
-        "",
-        "Each numbered statement of the papers, the functions that state it and what checks them.",
-        "A law links to its source; vectors, calls with known results, are counted.",
-    ]
+    lines = []
     for prefix, heading in PREFIXES.items():
         mine = {i: entry for i, entry in equations().items() if i.startswith(f"{prefix}-")}
         if mine:
-            lines += ["", f"## {heading}", ""]
-            lines += ["| Id | Statement | Functions | Checked by |", "| --- | --- | --- | --- |"]
+            lines += [f"## {heading}", ""]
         for spec, entry in mine.items():
             functions = ", ".join(f"[`{name}`][{dotted_path(name)}]" for name in code.get(spec, []))
-            title = entry["title"].replace("|", r"\|")
-            where = f"{title} <small>({entry['where']})</small>"
-            cells = (functions or nowhere(entry), checks(tests.get(spec, [])))
-            lines.append(f'| <span id="{spec}">{spec}</span> | {where} | {" | ".join(cells)} |')
+            stated = f"Functions: {functions}." if functions else f"{nowhere(entry)}."
+            checked = checks(tests.get(spec, []))
+            lines += [f"### {spec} · {entry['title']} {{ #{spec} }}", ""]
+            lines += [f"$${formula}$$\n" for formula in formulas(spec)]
+            lines += [f"{entry['where']}. {stated}", ""]
+            lines += ["", f"<div markdown>{checked}</div>", ""] if checked else []
     return "\n".join(lines) + "\n"
+
+
+def formulas(spec: str) -> list[str]:
+    """Return the displayed formulas of an equation, in TeX.
+
+    They stand in the docstrings of the functions that cite the fewest equations beside it, unless
+    its entry has its own.
+    """
+    if own := equations()[spec].get("tex"):
+        return [own]
+    found: dict[int, list[str]] = {}
+    for name in cited_by_code().get(spec, []):
+        shown = FORMULA.findall(getdoc(getattr(reference, name)) or "")
+        found.setdefault(len(source_equations(name)), []).extend(shown)
+    nearest = next((found[count] for count in sorted(found) if found[count]), [])
+    return [*dict.fromkeys(nearest)][:MOST_FORMULAS]
 
 
 def dotted_path(name: str) -> str:
@@ -145,11 +160,11 @@ def dotted_path(name: str) -> str:
 def nowhere(entry: dict[str, Any]) -> str:
     """Return the reason why no function states an equation."""
     kinds = {"law": "a theorem", "table": "figures", "bench": "a timing", "code": "none yet"}
-    return f"*{entry.get('skip') or kinds[entry['kind']]}*"
+    return f"No function: *{entry.get('skip') or kinds[entry['kind']]}*"
 
 
 def checks(tests: list[str]) -> str:
-    """Return a table cell with a folded list of links to laws, and the number of vectors."""
+    """Return a folded list of links to laws, and the number of vectors."""
     laws = [law_link(test) for test in tests if ".json::" not in test]
     counts = ((len(laws), "law"), (len(tests) - len(laws), "vector"))
     said = ", ".join(f"{count} {what}{'s' * (count > 1)}" for count, what in counts if count)

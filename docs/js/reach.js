@@ -1,10 +1,23 @@
-// What is too wide and scrolls can be reached, and so scrolled, with the keyboard.
+// What is too wide and scrolls can be reached with the keyboard, and shows on which sides it goes on.
+const wide = "div.arithmatex, pre > code, .md-typeset__scrollwrap"
+
+const mark = (box) => {
+  const left = box.scrollWidth - box.clientWidth
+  if (left <= 0) {
+    box.removeAttribute("tabindex")
+    delete box.dataset.scrolls
+    return
+  }
+  box.setAttribute("tabindex", "0")
+  const sides = [box.scrollLeft > 0.5 && "before", box.scrollLeft < left - 0.5 && "after"]
+  box.dataset.scrolls = sides.filter(Boolean).join(" ")
+}
+
 document$.subscribe(({ body }) => {
-  const watch = new ResizeObserver((entries) => {
-    for (const { target } of entries) {
-      if (target.scrollWidth > target.clientWidth) target.setAttribute("tabindex", "0")
-      else target.removeAttribute("tabindex")
-    }
-  })
-  for (const wide of body.querySelectorAll("div.arithmatex, .md-typeset__scrollwrap")) watch.observe(wide)
+  body.querySelector("[role=dialog]")?.setAttribute("aria-label", "Search")
+  const watch = new ResizeObserver((entries) => entries.forEach(({ target }) => mark(target)))
+  for (const box of body.querySelectorAll(wide)) {
+    watch.observe(box)
+    box.addEventListener("scroll", () => mark(box), { passive: true })
+  }
 })

@@ -92,7 +92,12 @@ def test_what_is_skipped_is_cited_nowhere():
 
 def test_an_equation_says_nothing_else_than_the_head_of_its_file_explains():
     said = {key for entry in EQUATIONS.values() for key in entry}
-    assert said <= {"title", "where", "kind", "ours", "skip"}
+    assert said <= {"title", "where", "kind", "ours", "skip", "tex"}
+
+
+def test_each_equation_is_shown():
+    unseen = {i for i in of_kind("code", "law", "table") if not index.formulas(i)}
+    assert unseen == {"HEX-3.2c"}, "no formula: a cache of masks is none"
 
 
 def test_nothing_cites_an_unknown_equation():

@@ -1,14 +1,14 @@
-"""The vectors of each function, folded below its equation, when the site is built."""
+"""A griffe extension that gives each function the vectors which its page shows."""
 
 import json
-import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from griffe import Class, Extension, Function
+
 from spec_tests.vectors.archive import archived_vectors
 
-DIRECTIVE = re.compile(r"^::: reference\.(?:\w+\.)*(\w+)$(?!\n +\S)", re.MULTILINE)
 SHORT = 420
 """The most characters of JSON that a generated vector has on a page; longer ones are left out."""
 MOST = 6
@@ -16,9 +16,23 @@ MOST = 6
 Vector = dict[str, Any]
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Return the text of a page with the vectors of each function below it."""
-    return DIRECTIVE.sub(lambda found: found[0] + folded(found[1]), markdown)
+class Vectors(Extension):
+    """Keep the vectors of a public name for the template of its page."""
+
+    def on_function(self, *, func: Function, **_: Any) -> None:
+        """Add the vectors of a function."""
+        add_vectors(func)
+
+    def on_class(self, *, cls: Class, **_: Any) -> None:
+        """Add the vectors of a class that is called."""
+        add_vectors(cls)
+
+
+def add_vectors(shown: Function | Class) -> None:
+    """Add the vectors that are shown, each with what it is about, and the number of all."""
+    vectors = vectors_by_function().get(shown.name, [])
+    told = [(one["id"], description(one), "\n".join(call(one))) for one in chosen(vectors)]
+    shown.extra["vectors"] = dict(shown=told, count=len(vectors))
 
 
 @cache
@@ -29,21 +43,6 @@ def vectors_by_function() -> dict[str, list[Vector]]:
         for vector in cases:
             found.setdefault(vector["function"], []).append(vector)
     return found
-
-
-def folded(name: str) -> str:
-    """Return the folded vectors of a function, or nothing if it has none."""
-    vectors = vectors_by_function().get(name, [])
-    if not vectors:
-        return ""
-    lines = ["", "", "<details data-search-exclude markdown>"]
-    lines += [f"<summary>{len(vectors)} vectors of <code>{name}</code></summary>", ""]
-    shown = [*chosen(vectors)]
-    for vector in shown:
-        lines += [description(vector), "", "```json", *call(vector), "```", ""]
-    left = len(vectors) - len(shown)
-    lines += [f"{left} more are in the archive." if left else "", "", "</details>", ""]
-    return "\n".join(lines)
 
 
 def chosen(vectors: list[Vector]) -> Iterator[Vector]:
@@ -58,11 +57,10 @@ def chosen(vectors: list[Vector]) -> Iterator[Vector]:
 
 
 def description(vector: Vector) -> str:
-    """Return the id of a vector, what it is about, and what it finds."""
-    about = [vector["origin"], vector["level"], *vector["flags"]]
+    """Return the equations and the kind of a vector, and what it finds."""
+    about = ", ".join([vector["origin"], vector["level"], *vector["flags"]])
     hunts = f". It finds: {vector['hunts']}" if "hunts" in vector else ""
-    text = f"{', '.join(about)}{hunts}".replace("*", r"\*").replace("_", r"\_").replace("<", "&lt;")
-    return f"**{vector['id']}** ({', '.join(vector['spec'])}): {text}"
+    return f"({', '.join(vector['spec'])}): {about}{hunts}"
 
 
 def call(vector: Vector) -> list[str]:

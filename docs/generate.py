@@ -1,17 +1,23 @@
-"""Pages that are generated when the site is built: equations, laws, errata by weight."""
+"""Write what the site needs and git ignores: `python docs/generate.py`, then `mkdocs serve`.
+
+Figures and tables go to docs/figures/, lists of equations and errata to docs/generated/, the laws
+of the suite to docs/laws/, and a notebook stands beside each walk.
+"""
 
 import ast
+import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+import figures
+import notebooks
 
 from spec_tests import index
 
-ERRATA = Path(__file__).parent / "errata"
+DOCS = Path(__file__).parent
+ERRATA = DOCS / "errata"
 PAPERS = {"hex": "HEX", "hubkv": "HubKV", "graphkv": "GraphKV", "conventions": "All three"}
 WEIGHTS = {
     "numbers": (
@@ -24,58 +30,40 @@ WEIGHTS = {
     ),
     "print": ("Slips in print", "Text and tables that no code follows from."),
 }
-PAGE = re.compile(r"[\w/]+\.md")
 UNSEARCHED = ["---", "search:", "  exclude: true", "---"]
 HEADING = re.compile(r"^### (?P<title>.+) \{ #(?P<id>E-[A-Z]\d+) \.(?P<weight>\w+) \}$")
 # A sentence ends at a full stop that does not belong to an abbreviation or a number.
 SENTENCE = re.compile(r".*?(?<!\b[A-Z])(?<!Eq)(?<!Fig)(?<!Tab)(?<!App)(?<!\bvs)[.?!](?=\s|$)")
 
 
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Return the configuration with `folder/*` in the navigation replaced by the other pages."""
-    config.nav = with_other_pages(config.nav or [], set(PAGE.findall(str(config.nav))))
-    return config
+def main() -> None:
+    """Write every generated file."""
+    figures.main()
+    write_pages()
 
 
-def with_other_pages(nav: list[Any], named: set[str]) -> list[Any]:
-    """Return a navigation in which `folder/*` stands for the folder's pages not in `named`."""
-    found: list[Any] = []
-    for entry in nav:
-        if isinstance(entry, dict):
-            inner = {k: with_other_pages(v, named) for k, v in entry.items() if isinstance(v, list)}
-            found.append(entry | inner)
-        elif entry.endswith("/*"):
-            files = (ERRATA.parent / entry[:-2]).glob("*.md")
-            found += sorted({f"{entry[:-1]}{file.name}" for file in files} - named)
-        else:
-            found.append(entry)
-    return found
-
-
-def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Return the files of the site with the generated pages added."""
+def write_pages() -> None:
+    """Write the lists, the pages of laws and the notebooks, without leaving older ones."""
+    for folder in (DOCS / "generated", DOCS / "laws"):
+        shutil.rmtree(folder, ignore_errors=True)
     for name, text in pages():
-        files.append(File.generated(config, name, content=text))
-    return files
-
-
-def on_page_content(html: str, **_: Any) -> str:
-    """Return the page with code excluded from the search index, which every page loads."""
-    return re.sub(r'(<div class="[\w -]*highlight")(?=><pre>)', r"\1 data-search-exclude", html)
-
-
-def on_post_page(output: str, **_: Any) -> str:
-    """Return the page with an accessible name for the theme's search dialog."""
-    return output.replace('role="dialog">', 'role="dialog" aria-label="Search">')
+        file = DOCS / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """Yield the path and the text of each generated page."""
-    yield "equations.md", index.page()
-    yield "errata/index.md", errata()
+    """Yield the path below docs/ and the text of each generated file."""
+    yield "generated/equations.txt", index.page()
+    yield "generated/errata.txt", errata()
+    for stem in PAPERS:
+        yield f"generated/errata_{stem}.txt", errata_that_change_numbers(ERRATA / f"{stem}.md")
     for path in sorted(index.HERE.rglob("test_*.py")):
         if index.spec_marked_tests(path):
             yield index.law_page_path(str(path.relative_to(index.HERE))), laws(path)
+    for walk in sorted(DOCS.glob("*/walk.md")):
+        notebook = notebooks.notebook(walk)
+        yield f"{walk.parent.name}/walk.ipynb", json.dumps(notebook, indent=1) + "\n"
 
 
 def laws(path: Path) -> str:
@@ -105,22 +93,12 @@ def code(lines: list[str]) -> list[str]:
 
 
 def errata() -> str:
-    """Return the page that lists the errata by their weight for an implementer."""
+    """Return the list of the errata by their weight for an implementer."""
     found: dict[str, dict[str, list[str]]] = {weight: {} for weight in WEIGHTS}
     for stem in PAPERS:
         for weight, line in entries(ERRATA / f"{stem}.md"):
             found[weight].setdefault(stem, []).append(line)
-    lines = [
-        "---",
-        "search:",
-        "  boost: 5",
-        "---",
-        "# Errata by weight",
-        "",
-        "Where the papers are wrong, silent or ambiguous, a line for each, by how much it matters",
-        "to whoever writes the code. Each links to its page, which has what we decide and a",
-        "counterexample that runs.",
-    ]
+    lines = []
     for weight, (title, meaning) in WEIGHTS.items():
         lines += ["", f"## {title} {{ #{weight} }}", "", meaning]
         for stem, told in found[weight].items():
@@ -139,3 +117,16 @@ def entries(file: Path) -> Iterator[tuple[str, str]]:
             said = (first[0] if first else text).replace("](#", f"]({file.name}#")
             link = f"[{heading['title']}]({file.name}#{heading['id']})"
             yield heading["weight"], f"- {link}: {said}"
+
+
+def errata_that_change_numbers(file: Path) -> str:
+    """Return links to the errata of a file after which other numbers are computed."""
+    titles = (HEADING.match(line) for line in file.read_text().splitlines())
+    found = [
+        f"[{one['title']}](#{one['id']})" for one in titles if one and one["weight"] == "numbers"
+    ]
+    return "\n".join(f"- {link}" for link in found) + "\n"
+
+
+if __name__ == "__main__":
+    main()
