@@ -8,7 +8,7 @@
 // A tensor is { shape, dtype, data }: `data` is a flat array of numbers or booleans in row order.
 // All is computed in doubles, and rounded to the dtype of the result once, where `tensor` makes it;
 // only the quotient of a code is rounded before that, so that a tie of float32 is a tie here.
-// A function begins with what its arguments may be; a bad one throws a `Refusal`.
+// A function begins with what its arguments may be, and throws a `Refusal` otherwise.
 
 // ---- Tensors ----
 
@@ -200,7 +200,7 @@ const several = (kind) => (name, x) => {
   x.forEach((part, i) => kind(`${name}[${i}]`, part, {}))
 }
 
-/** An integer, or a tensor of some. */
+/** An integer, or a tensor of integers. */
 const Budget = (name, x, lengths) =>
   (is_tensor(x) ? Int64("*pools") : integer("", () => true))(name, x, lengths)
 

@@ -20,7 +20,7 @@ function read(value) {
 const fields = (value) =>
   Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, read(inner)]))
 
-/** A result as JSON. `JSON.stringify` would write 0 for -0, and null for what is not finite. */
+/** A result as JSON. `JSON.stringify` would write 0 for -0, and null for infinities and NaN. */
 function written(x) {
   if (Array.isArray(x)) return `[${x.map(written)}]`
   if (typeof x !== "object") {

@@ -1,4 +1,4 @@
-// What is too wide and scrolls can be reached with the keyboard, and shows on which sides it goes on.
+// Boxes that scroll sideways can be focused with the keyboard, and show on which sides they go on.
 const wide = "div.arithmatex, pre > code, .md-typeset__scrollwrap"
 
 const mark = (box) => {
