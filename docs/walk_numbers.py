@@ -1,4 +1,4 @@
-"""Write the numbers of the walks for the pages to move: `python docs/walk_numbers.py`.
+"""Write the numbers of the walks for the interactive pages: `python docs/walk_numbers.py`.
 
 docs/js/walks.json has the words, keys and scores that the examples of the three walks define, and
 the expander masks of HEX at each degree. docs/js/kv.js computes the rest in the browser.

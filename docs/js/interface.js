@@ -1,4 +1,4 @@
-// What the three pages to move share: settings, columns of tokens, tables with bars. No arithmetic
+// What the three interactive pages share: settings, columns of tokens, tables with bars. No arithmetic
 // of a method stands here or in move_*.js: kv.js has that, which the conformance suite tests.
 import { attention, evict, tensor } from "./kv.js"
 

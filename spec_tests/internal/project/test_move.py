@@ -1,4 +1,4 @@
-"""The pages to move show what the reference computes, and say what is true."""
+"""The interactive pages show what the reference computes, and say what is true."""
 
 import functools
 import http.server
@@ -284,7 +284,7 @@ def browser():
 
 @pytest.fixture(params=PAPERS)
 def page(request, browser, site):
-    """A page to move, which must not write an error or ask another host."""
+    """An interactive page, which must not write an error or ask another host."""
     wrong = []
     tab = browser.new_page()
     tab.on("console", lambda message: wrong.append(message.text))
