@@ -87,7 +87,7 @@ move(
     ratio: { label: "Ratio r removed", min: 0, max: 0.85, step: 0.05, value: 0.75, say: two },
   },
   [
-    legend(["before", "score"], ["hub", "hub: keeps its score"], ["less", "discounted"],
+    legend(["before", "score"], ["hub", "hub, times its head's weight"], ["less", "discounted"],
       ["spared", "protected"], ["inside", "window of the token looked at"]),
     ...columns.map(({ root }) => root), told, outputs.root,
   ],
@@ -103,7 +103,8 @@ move(
       `${title} keeps ${quoted(chosen(words, found.kept[h]))}: ` +
       `${difference(words, found.kept[h], found.plain[h])}.`)
     return [
-      `${count} of 32 entries stay, ${found.bytes} of ${kv.bytes_of(keys, values)} bytes. ` +
+      `${count} of 32 entries stay: ${found.bytes} bytes with their positions, of ` +
+        `${kv.bytes_of(keys, values)} without. ` +
         `λ is ${two(found.lambda)}; heads weigh ${listed(found.weights.map(two))}.`,
       ...kept,
     ]
