@@ -45,8 +45,9 @@ def discount(axes: Axes) -> None:
     hubs, left = kv.hub_mask(scores, radius=2), kv.smd(scores, radius=2, gamma=0.5)
     at = torch.arange(len(scores))
     axes.bar(at, scores, color=INK, alpha=0.35, label="score")
-    axes.bar(at, left, color=[STRONG if hub else WEAK for hub in hubs], label="after discounting")
-    axes.plot(at[hubs], scores[hubs] + 0.05, "v", color=STRONG, markersize=5, label="hub")
+    axes.bar(at[hubs], left[hubs], color=STRONG, label="hub, as it was")
+    axes.bar(at[~hubs], left[~hubs], color=WEAK, label="discounted")
+    axes.plot(at[hubs], scores[hubs] + 0.05, "v", color=STRONG, markersize=5)
     axes.set(xlabel="token", ylabel="score", xlim=(-1, len(scores)))
     axes.legend(ncols=3, loc="upper right", bbox_to_anchor=(1.0, 1.2))
 

@@ -151,7 +151,13 @@ def budgets(run: Figures) -> Iterator[list[str]]:
         for one in run["verdicts"]
         for what, p in zip(("bits", "needles"), one["p"], strict=True)
     }
-    yield ["bytes", "most facts", "not told from it", "text nearest to the full cache", "not told"]
+    yield [
+        "bytes",
+        "most facts",
+        "no certain difference from it",
+        "text nearest to the full cache",
+        "no certain difference from it",
+    ]
     for budget in BUDGETS:
         ranked = {what: ranking(run, budget, of) for what, of in GOOD.items()}
         asked = {

@@ -38,11 +38,12 @@ def changed(
 ) -> None:
     """Draw scores before a step, and the scores after it in front of them."""
     axes.bar(range(len(words)), before, 0.8, color=INK, alpha=0.35, label="score")
-    colours = [STRONG if new >= old else WEAK for old, new in zip(before, after, strict=True)]
-    axes.bar(range(len(words)), after, 0.45, color=colours, label=said)
+    at, lower = torch.arange(len(words)), after < before
+    axes.bar(at[~lower], after[~lower], 0.45, color=STRONG, label=said)
+    axes.bar(at[lower], after[lower], 0.45, color=WEAK, label=f"{said}: lower")
     axes.set(ylabel="score")
     axes.set_xticks(range(len(words)), words, rotation=50, ha="right", rotation_mode="anchor")
-    above(axes, 2)
+    above(axes, 3)
 
 
 def tiles(axes: Axes, columns: Sequence[str], rows: Mapping[str, Sequence[str | None]]) -> None:
@@ -107,7 +108,7 @@ def hubkv_walk_discount(axes: Axes, walk: SimpleNamespace) -> str:
     at = hubs.nonzero().flatten()
     axes.plot(at, before[at] + 0.03, "v", color=STRONG, markersize=6, label="hub")
     axes.set(ylim=(0, 1.15 * float(before.max())))
-    above(axes, 3)
+    above(axes, 4)
     return (
         f"First head. Hubs keep their score: {listed(walk.words, hubs)}. Strongest after the "
         f"discount: {most(walk.words, after, 5)}."
