@@ -1,16 +1,22 @@
-"""The boxes "Does it work here?" stand on their pages, and fail where the run says otherwise."""
+"""What the docs say of the shipped models' runs is what the runs show."""
 
+import json
+import re
 import sys
+from base64 import b64decode
 from copy import deepcopy
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("matplotlib")
+matplotlib = pytest.importorskip("matplotlib")
 DOCS = Path(__file__).parent
 sys.path.append(str(DOCS))  # as `python docs/figures.py` has it
 
+import one_prompt  # noqa: E402
 import shipped_boxes  # noqa: E402
+from matplotlib.image import imread  # noqa: E402
 
 PAGES = [(name, page) for name, (_, pages) in shipped_boxes.BOXES.items() for page in pages]
 
@@ -80,3 +86,50 @@ def test_what_a_scorer_is_said_to_do_follows_the_verdict(monkeypatch):
     other.verdicts[shipped_boxes.CHANCE, "snapkv", 0.5]["signs"] = "++"
     assert "**fewer than** a random choice" in before
     assert "**fewer than** a random choice" not in told()
+
+
+def test_the_page_of_one_prompt_says_what_was_measured():
+    found = json.loads(one_prompt.FIGURES.read_text())
+    rows = {row["system"]: row for row in found["rows"]}
+    right = {name: one_prompt.answers_right(found, row) for name, row in rows.items()}
+    for name, answer in right.items():
+        base, _, refinement = name.partition("+")
+        assert answer is right[base], f"{refinement} changes an answer, and the page denies it"
+    for name in ("snapkv", "pyramidkv", "cake"):
+        kept = rows[name]["kept"]
+        assert sum(kept[-found["tokens"] // 4 :]) > sum(kept) / 2
+    for name in ("kvzip", "fastkvzip"):
+        kept = rows[name]["kept"]
+        assert sum(kept[-found["tokens"] // 4 :]) < sum(kept) / 2
+        assert max(kept[slice(*found["fact"])]) < 0.5
+    assert "three heads of ten" in (DOCS / "one_prompt.md").read_text()
+    assert one_prompt.MOST == 0.3
+
+
+def test_the_answers_are_those_of_the_front_page():
+    found = json.loads(one_prompt.FIGURES.read_text())
+    page = (DOCS / "index.md").read_text()
+    for system in ("full", "kvzip+hubkv", "snapkv", "hex-4"):
+        row = next(row for row in found["rows"] if row["system"] == system)
+        assert f"| `{row['answer']}` | {row['bytes']:,} |" in page
+
+
+def test_the_picture_of_one_prompt_is_what_its_script_draws():
+    root = DOCS.parent
+    pinned = re.search(r"^matplotlib==(.*)$", (root / "constraints.txt").read_text(), re.M)
+    assert pinned is not None
+    if matplotlib.__version__ != pinned[1]:
+        pytest.skip("another matplotlib draws the same picture in other words")
+    drawn = one_prompt.drawing(json.loads(one_prompt.FIGURES.read_text()))
+    shown = one_prompt.PICTURE.read_text()
+    (text, strips), (other, others) = map(parts_of_a_picture, (drawn, shown))
+    assert text == other
+    for strip, another in zip(strips, others, strict=True):
+        assert (strip == another).all()
+
+
+def parts_of_a_picture(svg):
+    """Return an SVG without the images in it, and the pixels of these."""
+    image = r"data:image/png;base64,([^\"]*)"
+    pixels = [imread(BytesIO(b64decode(one))) for one in re.findall(image, svg)]
+    return re.sub(image, "", svg), pixels
