@@ -14,6 +14,7 @@ matplotlib = pytest.importorskip("matplotlib")
 DOCS = Path(__file__).parent
 sys.path.append(str(DOCS))  # as `python docs/figures.py` has it
 
+import notebooks  # noqa: E402
 import one_prompt  # noqa: E402
 import shipped_boxes  # noqa: E402
 from matplotlib.image import imread  # noqa: E402
@@ -29,6 +30,12 @@ def test_a_box_stands_between_the_examples_and_the_code_of_its_page(name, page):
     before, after = text.split(line)
     assert "\n::: " not in before
     assert after == "" or after.startswith("\n::: ")
+
+
+def test_a_box_is_a_paragraph_in_a_notebook():
+    cell = notebooks.prose(shipped_boxes.box("It [works](a.md).", "hubkv/walk"))
+    said = "It works. The run on the shipped model of words has intervals and tests."
+    assert cell["source"] == f"**Does it work here?** {said}"
 
 
 def test_each_box_leads_to_a_section_of_the_results():
