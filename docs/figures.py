@@ -13,10 +13,12 @@ from itertools import groupby, product
 from statistics import median
 from textwrap import indent
 
+import one_prompt
 import torch
 import walkthrough_pictures  # noqa: F401  registers the pictures of the walks
 from drawing import DOCS, FOLDER, INK, STRONG, WEAK, draw_figures, figure
 from matplotlib.axes import Axes
+from shipped_boxes import texts
 from shipped_tables import tables
 
 import reference as kv
@@ -242,7 +244,10 @@ def main() -> None:
     (FOLDER / "performance.txt").write_text(timings())
     (FOLDER / "measured.txt").write_text(gpu_measurements_markdown())
     (FOLDER / "kvpress_costs.txt").write_text(costs())
-    for name, text in (of_the_model() | tables() | presses()).items():
+    (FOLDER / "one_prompt.txt").write_text(
+        one_prompt.text(json.loads(one_prompt.FIGURES.read_text()))
+    )
+    for name, text in (of_the_model() | tables() | texts() | presses()).items():
         (FOLDER / f"{name}.txt").write_text(text)
 
 

@@ -1,0 +1,216 @@
+"""Draw what every method keeps of one prompt: `python docs/one_prompt.py [--measure]`.
+
+With `--measure` the shipped model of words reads the prompt of `python -m optimized --answer`, and
+docs/one_prompt.json is written: for each system and token, the share of the heads that keep the
+token, the bytes, and the answer. The picture docs/one_prompt.svg is drawn from that file. Both are
+committed.
+"""
+
+import json
+import sys
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+from drawing import DOCS, INK, STRONG, WEAK
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+
+FIGURES, PICTURE = DOCS / "one_prompt.json", DOCS / "one_prompt.svg"
+NAMES = {
+    "full": "full cache",
+    "kvzip": "KVzip",
+    "kvzip+hubkv": "KVzip + HubKV",
+    "fastkvzip": "FastKVzip",
+    "fastkvzip+hubkv": "FastKVzip + HubKV",
+    "snapkv": "SnapKV",
+    "snapkv+graphkv": "SnapKV + GraphKV",
+    "cake": "CAKE",
+    "cake+graphkv": "CAKE + GraphKV",
+    "pyramidkv": "PyramidKV",
+    "h2o": "H2O",
+    "knorm": "KNorm",
+    "expected_attention": "ExpectedAttention",
+    "streaming_llm": "StreamingLLM",
+    "random": "random choice",
+    "hex-4": "HEX-4",
+    "hex-3": "HEX-3",
+    "kcvt-3": "KCVT-3",
+    "kivi-4": "KIVI-4",
+    "gear": "GEAR",
+}
+"""The systems, by the names of the command, with their names in prose."""
+AROUND = 5
+"""Tokens shown with their words on each side of the fact."""
+MOST = 0.3
+"""Share of the heads from which on a token has the full colour."""
+
+
+def measured() -> dict[str, Any]:
+    """Return what each system keeps, stores and answers."""
+    import torch
+
+    import optimized
+    from optimized.models.fastkvzip_gates import load_gates
+    from optimized.models.layer import count_full_attention_layers
+    from optimized.study import command, first_answer
+    from optimized.study.compared_systems import systems_named
+    from optimized.study.documents import Maker
+    from optimized.study.evaluate import Batch
+    from optimized.study.measurements import MeasurementSettings, Row, trials
+    from optimized.study.stage_clock import Clock
+    from optimized.tiny import WORDS
+
+    model, tokenizer = command.load(WORDS, torch.device("cpu"))
+    gates = load_gates(WORDS, count_full_attention_layers(model.config), model.device)
+    settings = MeasurementSettings(
+        "remedied", 0, optimized, None, gates, command.request(tokenizer)
+    )
+    maker = Maker(first_answer.default_text(), tokenizer)
+    read = first_answer.document(maker, first_answer.TOKENS)
+    fact = maker.ids(first_answer.FACT.stated())
+    first = next(
+        at for at in range(len(read.context)) if read.context[at : at + len(fact)] == [*fact]
+    )
+    rows = [Row(trial) for trial in trials(systems_named(list(NAMES)), [first_answer.SHARE])]
+    found = []
+    with torch.inference_mode():
+        batch = Batch(model, [read], [row.trial for row in rows], settings)
+        for row in rows:
+            system, kept = row.trial.system, None
+            if system.evicts:
+                mask = batch.kept(row.trial, optimized, Clock(batch.device))
+                kept = mask.double().flatten(0, -2).mean(0)
+                kept = [round(share, 3) for share in kept.tolist()]
+            with batch.cache.undone():
+                batch.compress(row)
+                text = first_answer.greedy(batch.judge, tokenizer, read.questions[0].asked)
+            one = {"system": system.name, "bytes": row.nbytes, "answer": text, "kept": kept}
+            found.append(one)
+    return {
+        "model": "words",
+        "text": first_answer.FILE,
+        "removed": first_answer.SHARE,
+        "tokens": len(read.context),
+        "line": first_answer.FACT.stated(),
+        "value": first_answer.FACT.value,
+        "fact": [first, first + len(fact)],
+        "words": [tokenizer.decode([token]) for token in read.context],
+        "rows": found,
+    }
+
+
+def drawing(found: dict[str, Any]) -> str:
+    """Return the picture as SVG."""
+    rows = found["rows"]
+    size = {"width_ratios": (3.4, 2.4, 2.4)}
+    canvas, (whole, near, said) = plt.subplots(
+        1, 3, figsize=(11, 0.3 * len(rows) + 1.5), layout="constrained", gridspec_kw=size
+    )
+    first, last = found["fact"]
+    strips(whole, rows, 0, found["tokens"])
+    whole.set_yticks(range(len(rows)), [NAMES[row["system"]] for row in rows])
+    whole.set(xlabel="token of the prompt", title="the whole prompt, the fact between the lines")
+    for at in (first - 0.5, last - 0.5):
+        whole.axvline(at, color=INK, linewidth=0.8)
+    start, end = first - AROUND, last + AROUND
+    strips(near, rows, start, end)
+    near.set_yticks([])
+    words = [word.replace("\n", "↵").strip(" ") or "␣" for word in found["words"][start:end]]
+    near.set_xticks(range(start, end), words, rotation=90)
+    for at, label in enumerate(near.get_xticklabels(), start):
+        label.set_weight("bold" if first <= at < last else "normal")
+    near.set_title("the fact (bold), and what is around it")
+    said.set(xlim=(0, 1), ylim=whole.get_ylim())
+    said.set_axis_off()
+    full = rows[0]["bytes"]
+    for down, row in enumerate(rows):
+        share = f"{100 * row['bytes'] / full:.0f} %"
+        right = answers_right(found, row)
+        said.text(0.26, down, f"{row['bytes']:,}", ha="right", va="center", color=INK)
+        said.text(0.44, down, share, ha="right", va="center", color=INK)
+        said.text(
+            0.5,
+            down,
+            row["answer"][:26] or "(nothing)",
+            va="center",
+            color=STRONG if right else WEAK,
+        )
+    for at, side, head in (
+        (0.26, "right", "bytes"),
+        (0.44, "right", "of all"),
+        (0.5, "left", "answer"),
+    ):
+        said.text(at, -1, head, ha=side, va="center", color=INK, weight="bold")
+    out = BytesIO()
+    canvas.savefig(out, format="svg", metadata={"Date": None, "Creator": None}, dpi=100)
+    plt.close(canvas)
+    return "\n".join(line.rstrip() for line in out.getvalue().decode().splitlines()) + "\n"
+
+
+def strips(axes: Axes, rows: list[dict[str, Any]], start: int, end: int) -> None:
+    """Draw a strip for each system: what it keeps of the tokens between two places."""
+    for down, row in enumerate(rows):
+        codes = row["kept"] is None and row["system"] != "full"
+        kept = [MOST] * (end - start) if row["kept"] is None else row["kept"][start:end]
+        shades = LinearSegmentedColormap.from_list(
+            "kept", ["#9aa3ab22", "#4a7fd4" if codes else STRONG]
+        )
+        extent = (start - 0.5, end - 0.5, down + 0.38, down - 0.38)
+        axes.imshow(
+            [kept], shades, vmin=0, vmax=MOST, extent=extent, aspect="auto", interpolation="none"
+        )
+    axes.set(xlim=(start - 0.5, end - 0.5), ylim=(len(rows) - 0.5, -0.6))
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)
+
+
+def answers_right(found: dict[str, Any], row: dict[str, Any]) -> bool:
+    """Return whether a system gives the value of the fact."""
+    return found["value"] in row["answer"]
+
+
+def text(found: dict[str, Any]) -> str:
+    """Return the part of docs/one_prompt.md that has numbers: what is read and answered."""
+    evicted = [row for row in found["rows"] if row["kept"] is not None]
+    right, wrong = (
+        ", ".join(NAMES[row["system"]] for row in evicted if answers_right(found, row) is answer)
+        for answer in (True, False)
+    )
+    codes = found["rows"][len(evicted) + 1 :]
+    answered = [answers_right(found, row) for row in codes]
+    least, most = (
+        100 * f(row["bytes"] for row in codes) / found["rows"][0]["bytes"] for f in (min, max)
+    )
+    how = "All" if all(answered) else f"{sum(answered)} of {len(codes)}"
+    said = (
+        f"{how} that store every entry as a code answer right, in {least:.0f} % to {most:.0f} % of "
+        f"the bytes. With {100 * (1 - found['removed']):.0f} % of the entries these answer right: "
+        f"{right}; and these **wrong**: {wrong}."
+    )
+    first, last = found["fact"]
+    about = (
+        f"{found['tokens']} tokens of `{found['text']}` with the line `{found['line'].strip()}` at "
+        f"tokens {first} to {last - 1}"
+    )
+    alt = f"What each system keeps of {about.replace('`', '')}. {said.replace('**', '')}"
+    return f"The prompt is {about}.\n\n{said}\n\n![{alt}](one_prompt.svg){{ .figure }}\n"
+
+
+def write(file: Path, text: str) -> None:
+    """Write a file, whole or not at all."""
+    draft = file.with_suffix(".draft")
+    draft.write_text(text)
+    draft.replace(file)
+
+
+def main() -> None:
+    """Write the picture, and with `--measure` first the figures."""
+    if "--measure" in sys.argv[1:]:
+        write(FIGURES, json.dumps(measured(), ensure_ascii=False) + "\n")
+    write(PICTURE, drawing(json.loads(FIGURES.read_text())))
+
+
+if __name__ == "__main__":
+    main()
