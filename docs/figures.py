@@ -13,6 +13,7 @@ from itertools import groupby, product
 from statistics import median
 from textwrap import indent
 
+import method_pictures  # noqa: F401  registers the pictures of the methods
 import torch
 import walkthrough_pictures  # noqa: F401  registers the pictures of the walks
 from drawing import DOCS, FOLDER, INK, STRONG, WEAK, draw_figures, figure
