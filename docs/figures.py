@@ -14,6 +14,7 @@ from statistics import median
 from textwrap import indent
 
 import method_pictures  # noqa: F401  registers the pictures of the methods
+import scorer_pictures  # noqa: F401  registers the pictures of the scorers
 import torch
 import walkthrough_pictures  # noqa: F401  registers the pictures of the walks
 from drawing import DOCS, FOLDER, INK, STRONG, WEAK, draw_figures, figure

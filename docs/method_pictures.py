@@ -33,7 +33,9 @@ def named(axes: Axes, words: Sequence[str]) -> None:
 def hubkv_window(axes: Axes, walk: SimpleNamespace) -> Told:
     """Draw the windows of two hubs and of a word that is none."""
     scores, hubs = walk.scores[0], walk.hubs[0]
-    axes.bar(range(len(scores)), scores, color=[STRONG if hub else WEAK for hub in hubs])
+    marks = zip(hubs.tolist(), walk.protected[0].tolist(), strict=True)
+    colours = [INK if spared else STRONG if hub else WEAK for hub, spared in marks]
+    axes.bar(range(len(scores)), scores, color=colours)
     top = float(scores.max())
     for row, word in enumerate(("brass", "key", "cat")):
         at, height = walk.words.index(word), top * (1.15 + 0.14 * row)
@@ -48,8 +50,8 @@ def hubkv_window(axes: Axes, walk: SimpleNamespace) -> Told:
         f"Scores of the walk's first head. Lines show how far a word looks, two places to either "
         f"side. “key” and “cat” are the highest of theirs, “brass” is not. Hubs in green: "
         f"{listed(walk.words, hubs)}.",
-        "A word is a hub where nothing in its window is higher; all orange words are multiplied "
-        "by γ.",
+        "A word is a hub (green) where nothing in its window is higher; all orange words are "
+        "multiplied by γ.",
     )
 
 
@@ -103,7 +105,8 @@ def hubkv_ratios(axes: Axes, walk: SimpleNamespace) -> Told:
 def hubkv_coverage(axes: Axes, page: SimpleNamespace) -> Told:
     """Draw what two pairs of tokens cover."""
     said = []
-    for part, pair in zip(panels(axes, 2), ((2, 3), (2, 8)), strict=True):
+    parts = panels(axes, 2)
+    for part, pair in zip(parts, ((2, 3), (2, 8)), strict=True):
         covers = page.weights[:, list(pair)]
         at = range(len(covers))
         part.bar(at, covers.amax(1), color=STRONG, label="counted")
@@ -112,7 +115,8 @@ def hubkv_coverage(axes: Axes, page: SimpleNamespace) -> Told:
         part.set_title(f"{worth} of {float(page.scores[list(pair)].sum()):.1f}")
         part.set(xlabel="place", xticks=range(0, len(covers), 2))
         said.append(worth)
-    part.figure.legend(*part.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    entries = parts[0].get_legend_handles_labels()
+    parts[0].figure.legend(*entries, loc="outside lower center", ncols=2)
     return (
         f"Cover of each place by two pairs of tokens; its sum is what a pair is worth: "
         f"{'; '.join(said)}.",
@@ -181,8 +185,8 @@ def graphkv_frames(axes: Axes, page: SimpleNamespace) -> Told:
             for target in page.reached[row].nonzero().flatten().tolist() if rounds else ():
                 bend = -0.5 if target > source else 0.5
                 arrow = {"arrowstyle": "->", "color": STRONG, "connectionstyle": f"arc3,rad={bend}"}
-                ends = ((x + 1, float(page.scores[x])) for x in (target, source))
-                part.annotate("", *ends, arrowprops=arrow)
+                end, start = ((x + 1, float(page.scores[x])) for x in (target, source))
+                part.annotate("", end, start, arrowprops=arrow)
         lost = ", ".join(f"{float(scores[t]):.2f}" for t in range(len(hit)) if hit[t])
         said.append(f"{title}, tokens 3, 5 and 6 have {lost}")
     return (
@@ -224,8 +228,8 @@ def hex_bipartite(axes: Axes, walk: SimpleNamespace) -> Told:
     for token, channel in mask.nonzero().tolist():
         mine = token == chosen
         colour = STRONG if mine else WEAK if mask[chosen, channel] else INK
-        style = {"linewidth": 2.2 if mine else 1, "alpha": 0.5 if colour == INK else 1}
-        axes.plot([token, channel], [1, 0], color=colour, zorder=mine, **style)
+        (line,) = axes.plot([token, channel], [1, 0], color=colour, zorder=mine)
+        line.set(linewidth=2.2 if mine else 1, alpha=0.5 if colour == INK else 1)
     for at, word in enumerate(words):
         colour = STRONG if at == chosen else WEAK if shared[at] else INK
         axes.plot([at], [1], "o", color=colour)
@@ -364,7 +368,7 @@ def hex_bits(axes: Axes, page: SimpleNamespace) -> Told:
         axes.annotate(
             str(bit), (at % 32, at // 32), ha="center", va="center", color="white", size=8
         )
-    axes.set_xticks(range(0, 32, 3), range(0, 32, 3), rotation=0, ha="center")
+    axes.set_xticks(range(0, 32, 3), [str(at) for at in range(0, 32, 3)], rotation=0, ha="center")
     axes.set(xlabel="bit of the word, lowest first")
     return (
         f"Twelve codes of three bits in two words of 32: {page.codes.tolist()}. Code 10 has two "
