@@ -14,6 +14,7 @@ from statistics import median
 from textwrap import indent
 
 import method_pictures  # noqa: F401  registers the pictures of the methods
+import observation_pictures  # noqa: F401  registers those of masks and measurements
 import scorer_pictures  # noqa: F401  registers the pictures of the scorers
 import torch
 import walkthrough_pictures  # noqa: F401  registers the pictures of the walks

@@ -17,11 +17,11 @@ Told = tuple[str, str]
 PALE = 0.35
 
 
-def panels(axes: Axes, columns: int) -> Sequence[Axes]:
-    """Replace the axes by several beside each other."""
+def panels(axes: Axes, columns: int, *, shared: bool = True) -> Sequence[Axes]:
+    """Replace the axes by several beside each other, of the same scale if shared."""
     canvas = axes.figure
     axes.remove()
-    return canvas.subplots(1, columns, sharex=True, sharey=True)
+    return canvas.subplots(1, columns, sharex=shared, sharey=shared)
 
 
 def named(axes: Axes, words: Sequence[str]) -> None:

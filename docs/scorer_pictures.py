@@ -38,8 +38,8 @@ SCORERS: dict[str, tuple[str, Callable[[SimpleNamespace], kv.Scored], str]] = {
     "knorm": (
         "KNorm",
         lambda walk: kv.knorm(walk.keys, shift=True),
-        "Short keys win. The walk's keys are made by hand, and the short ones say nothing: the rule "
-        "is one about trained models.",
+        "Short keys win. The walk's keys are made by hand, and the short ones say nothing: the "
+        "rule is one about trained models.",
     ),
     "streaming_llm": (
         "StreamingLLM",
@@ -239,9 +239,14 @@ def rotation_shrinks(axes: Axes, _walk: SimpleNamespace) -> Told:
     for angle, colour in ((0.01, STRONG), (0.1, WEAK), (1.0, INK)):
         turns = [kv.mean_rotation(torch.tensor([angle]), start=0, future=f) for f in futures]
         sizes = [float(torch.linalg.matrix_norm(turn, 2)) for turn in turns]
-        axes.plot(futures, sizes, "o-", color=colour, label=f"{angle} radians a position")
+        axes.plot(futures, sizes, "o-", color=colour, label=f"{angle} radians")
         ends.append(f"{angle}: {sizes[5]:.2f}")
-    axes.set(xlabel="positions averaged, F", ylabel="length left", xscale="log", ylim=(0, 1.05))
+    axes.set(
+        xlabel="positions averaged, F; colours by turn a position",
+        ylabel="length left",
+        xscale="log",
+        ylim=(0, 1.05),
+    )
     axes.set_xticks(futures, [str(future) for future in futures])
     axes.minorticks_off()
     above(axes, 3)
