@@ -173,8 +173,8 @@ def graphkv_alike(axes: Axes, walk: SimpleNamespace) -> Told:
         cosines = kv.cosine_matrix(walk.keys[0][chosen])
         part.imshow([[to_rgba(WEAK, max(c, 0)) for c in row] for row in cosines.tolist()])
         for (down, at), cosine in zip(product(range(3), repeat=2), cosines.flatten(), strict=True):
-            style = {"color": "white", "weight": "bold"} if cosine > 0.5 else {"color": INK}
-            part.annotate(f"{cosine:.2f}", (at, down), ha="center", va="center", **style)
+            colour = "white" if cosine > 0.5 else INK
+            part.annotate(f"{cosine:.2f}", (at, down), ha="center", va="center", color=colour)
         part.set_xticks(range(len(words)), words)
         part.set_yticks(range(len(words)), words)
         part.set_title(name)

@@ -15,6 +15,9 @@ import reference as kv
 
 Told = tuple[str, str]
 KEEP = 5
+LEGEND = (
+    "In [the walk's words](../graphkv/walk.md), green stays, grey is protected, and orange goes."
+)
 ECHO = torch.zeros(2, 2, 2)
 """Keys of the repetition, for KVzip."""
 SCORERS: dict[str, tuple[str, Callable[[SimpleNamespace], kv.Scored], str]] = {
@@ -112,7 +115,7 @@ def register(name: str) -> None:
             f"{title}'s scores of the words of GraphKV's walk, first head, highest: "
             f"{most(walk.words, scores, 5)}. Five are kept, in green, or grey if protected: "
             f"{listed(walk.words, kept)}.",
-            conclusion,
+            f"{conclusion} {LEGEND}",
         )
 
     draw.__name__ = f"scorer_{name}"
@@ -143,7 +146,7 @@ def scorers_kept(axes: Axes, walk: SimpleNamespace) -> Told:
 def fastkvzip_learns(axes: Axes, walk: SimpleNamespace) -> Told:
     """Draw the loss of the gate as it is trained."""
     targets, states = kvzip(walk), kv.concatenate_heads(walk.keys)
-    steps = (0, 5, 10, 20, 30, 50, 75, 100)
+    steps = (0, 5, 10, 20, 50)
     losses = []
     for count in steps:
         scores = kv.fastkvzip(states, gate(walk, count)).scores
