@@ -49,8 +49,8 @@ def draw_figures(names: Collection[str] = ()) -> None:
             up = "../" * page.count("/")
             line = f"![{alternative}]({up}figures/{name}.svg){{ .figure }}\n"
             if caption:
-                caption = f'<figcaption markdown="span">{caption}</figcaption>\n'
-                line = f'<figure markdown="span">\n{line}{caption}</figure>\n'
+                caption = f"<figcaption markdown>{caption}</figcaption>\n"
+                line = f"<figure markdown>\n{line}{caption}</figure>\n"
             (FOLDER / f"{name}.txt").write_text(line)
 
 
