@@ -10,7 +10,13 @@ FOLDERS = ("hubkv", "graphkv", "hex", "scorers")
 WITHOUT = {"hex/mask_cache.md"}
 """Pages on files, where a picture shows nothing."""
 PICTURE = re.compile(r'!\[(?P<text>[^\]]*)\]\(|--8<-- "figures/\w+\.txt"')
-PAGES = [f"{folder}/{page.name}" for folder in FOLDERS for page in (DOCS / folder).glob("*.md")]
+PAGES = [
+    f"{folder}/{page.name}"
+    for folder in FOLDERS
+    for page in (DOCS / folder).glob("*.md")
+    if "\n::: reference." in page.read_text()
+]
+"""The pages that are about functions of the specification."""
 
 
 @pytest.mark.parametrize("page", PAGES)
