@@ -26,7 +26,7 @@ def figure(
     """Return a decorator that registers a function that draws one figure of the same name.
 
     The function takes the axes. With a `page` it also takes the names that the page's examples
-    define, and returns the alternative text of the picture.
+    define, and returns the alternative text of the picture, or that and a caption.
     """
 
     def register(draw: Callable[..., Any]) -> None:
@@ -45,8 +45,12 @@ def draw_figures(names: Collection[str] = ()) -> None:
         canvas.savefig(FOLDER / f"{name}.svg", metadata={"Date": None})
         plt.close(canvas)
         if page:
+            alternative, caption = (text, "") if isinstance(text, str) else text
             up = "../" * page.count("/")
-            line = f"![{text}]({up}figures/{name}.svg){{ .figure }}\n"
+            line = f"![{alternative}]({up}figures/{name}.svg){{ .figure }}\n"
+            if caption:
+                caption = f"<figcaption markdown>{caption}</figcaption>\n"
+                line = f"<figure markdown>\n{line}{caption}</figure>\n"
             (FOLDER / f"{name}.txt").write_text(line)
 
 

@@ -13,7 +13,10 @@ from itertools import groupby, product
 from statistics import median
 from textwrap import indent
 
+import method_pictures  # noqa: F401  registers the pictures of the methods
+import observation_pictures  # noqa: F401  registers those of masks and measurements
 import one_prompt
+import scorer_pictures  # noqa: F401  registers the pictures of the scorers
 import torch
 import walkthrough_pictures  # noqa: F401  registers the pictures of the walks
 from drawing import DOCS, FOLDER, INK, STRONG, WEAK, draw_figures, figure
