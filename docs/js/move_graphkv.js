@@ -135,7 +135,7 @@ move(
         `${near.length ? quoted(near) : "nothing"}.`,
       `Each head keeps ${quoted(chosen(words, found.kept))}: ` +
         `${difference(words, found.kept, found.plain)}. ` +
-        `That is ${found.bytes} of ${kv.bytes_of(keys, values)} bytes.`,
+        `That is ${found.bytes} bytes with their positions, of ${kv.bytes_of(keys, values)} without.`,
     ]
   },
 )

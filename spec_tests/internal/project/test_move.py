@@ -324,7 +324,7 @@ def tokens_show(page, at) -> None:
         scores = torch.tensor(heights) * CHART
         torch.testing.assert_close(scores, torch.stack(expected[2:]))
     assert numbers(page, 0) == [[f"{x:.2f}" for x in answer] for answer in at.answers]
-    assert f"{at.bytes} of " in page.locator(".move-said").inner_text()
+    assert f"{at.bytes} bytes with their positions, of " in page.locator(".move-said").inner_text()
 
 
 CELLS = """tables => tables.map(table => [...table.tBodies[0].rows].map(row =>
