@@ -17,7 +17,7 @@ TAKES_VALUE |= {"-k", "-m", "-n", "-p", "-c", "-W"}
 def pytest_arguments(given: list[str]) -> list[str]:
     """Return pytest's arguments: a bare word becomes `--impl WORD`, others stay as they are."""
     out = [str(Path(__file__).parent), "-p", "no:cacheprovider", "--import-mode=importlib"]
-    out += ["-p", "no:benchmark"]  # otherwise Python writes a cache folder
+    out += ["-p", "no:benchmark"]  # it would create a folder .benchmarks
     out += [] if any(word.startswith("-v") for word in given) else ["-q"]
     expects_value = False
     for word in given:
