@@ -1,5 +1,7 @@
 """Selection by threshold: find the lowest kept score, then keep the first of its ties."""
 
+from math import prod
+
 import torch
 from torch import Tensor
 
@@ -23,15 +25,16 @@ def retain(
     pools = pooled(sortable(scores), scope)
     *rows, pool = pools.shape
     budget = keep if ratio is None else kept_count(pool, ratio)
-    budgets = torch.as_tensor(budget, device=scores.device).expand(rows)
     shields = None if protected is None else pooled(protected, scope)
     if shields is not None:
         # no score has the largest key, since plus infinity and NaN are refused
         pools = pools.masked_fill(shields, torch.iinfo(pools.dtype).max)
-    competing = pools.reshape(budgets.numel(), pool)
-    kept = best(competing, budgets.flatten(), few=scope != "head").view(pools.shape)
+    competing = pools.reshape(prod(rows), pool)
+    each = budget.flatten() if isinstance(budget, Tensor) else budget
+    kept = best(competing, each, few=scope != "head").view(pools.shape)
     # a protected entry is dropped only if a budget is too small; this test is cheaper than a count
-    if shields is not None and bool((shields & ~kept).any()):
+    if shields is not None and bool((shields > kept).any()):
+        budgets = torch.as_tensor(budget, device=scores.device).expand(rows)
         require_budget_covers_protected(ratio, budgets, shields.sum(-1))
     return unpooled(kept, scores.shape, scope)
 
@@ -51,16 +54,27 @@ def sortable(scores: Tensor) -> Tensor:
     return bits
 
 
-def best(keys: Tensor, budgets: Tensor, few: bool) -> Tensor:
+def best(keys: Tensor, budgets: int | Tensor, few: bool) -> Tensor:
     """Return the mask of the `budgets` largest keys of each row; ties keep the lowest positions.
 
     `few` means that rows are layers or models, not heads, so that a loop over rows is fast.
     """
-    if keys.numel() == 0:
+    if keys.numel() == 0 or (not isinstance(budgets, Tensor) and budgets == 0):
         return torch.zeros_like(keys, dtype=torch.bool)
     keys = keys.contiguous()
     counted = few and keys.shape[1] >= LARGE and keys.element_size() < 8 and not keys.is_cuda
-    threshold, missing = (_by_counting if counted else _by_sorting)(keys, budgets)
+    if keys.element_size() == 2 and keys.shape[1] <= 1 << 16 and not counted:
+        places = torch.arange(keys.shape[1] - 1, -1, -1, device=keys.device, dtype=torch.int32)
+        keys = keys.int() << 16 | places  # a tie is lost to the lower position
+    if not isinstance(budgets, Tensor) and not counted:
+        threshold = keys.topk(budgets, sorted=False).values.amin(-1)
+        marked = keys >= threshold[:, None]
+        if int(marked.sum()) == budgets * len(keys):
+            return marked  # no row has more entries equal to its threshold than it keeps
+        above = (keys > threshold[:, None]).sum(-1)
+        return cut(keys, threshold, budgets - above)
+    each = torch.as_tensor(budgets, device=keys.device).expand(len(keys))
+    threshold, missing = (_by_counting if counted else _by_sorting)(keys, each)
     return cut(keys, threshold, missing)
 
 
@@ -77,11 +91,8 @@ def cut(keys: Tensor, threshold: Tensor, missing: Tensor) -> Tensor:
 
 def _by_sorting(keys: Tensor, budgets: Tensor) -> tuple[Tensor, Tensor]:
     """Return the smallest key each row keeps, and how many of its ties, by a partial sort."""
-    most = max(1, int(budgets.amax()))
-    even = bool((budgets == most).all())
-    largest = keys.topk(most, sorted=not even).values
-    place = (budgets - 1).clamp(min=0)[:, None]
-    last = largest.amin(-1) if even else largest.gather(-1, place)[:, 0]
+    largest = keys.topk(max(1, int(budgets.amax()))).values
+    last = largest.gather(-1, (budgets - 1).clamp(min=0)[:, None])[:, 0]
     threshold = last.masked_fill(budgets == 0, torch.iinfo(keys.dtype).max)
     return threshold, budgets - (largest > threshold[:, None]).sum(-1, dtype=torch.int32)
 
