@@ -26,7 +26,8 @@ def dispatch(
 ) -> Callable[P, R]:
     """Return a function with `spec`'s signature and docstring that runs the fastest body.
 
-    It checks each call against the contract of `spec`; bodies check nothing. A body without
+    It checks each call against the contract of `spec`; bodies check nothing, but for the values
+    that a vectorised body `checks_values_of`. A body without
     defaults takes those of `spec`. If all tensors of the call are on one GPU, `kernel` is called
     to look up the kernel. If there is one, it runs; otherwise the vectorised body runs. No call is
     tried twice: a launcher falls back to PyTorch by a rule in its own file.
@@ -37,18 +38,33 @@ def dispatch(
     spec = unwrap(spec)
     inherit_defaults(vector, spec)
     hold = compile_contract(spec)
+    unread = vars(unwrap(vector)).get("unread")
+    hold_the_rest = compile_contract(spec, unread) if unread else hold
 
     @wraps(spec, assigned=("__name__", "__qualname__", "__doc__", "__annotations__"))
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        hold(args, kwargs)
         given = (*args, *kwargs.values())
         body = kernel() if on_gpu(given) else None
+        (hold if body else hold_the_rest)(args, kwargs)
         if body is None:
             return vector(*args, **kwargs)
         with gpu_context(given):
             return body(*args, **kwargs)
 
     return call
+
+
+def checks_values_of(*names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator of vectorised bodies that check the values of these tensors themselves.
+
+    A pass over all keys takes as long as their norms do: such a body looks at its result.
+    """
+
+    def mark(body: Callable[P, R]) -> Callable[P, R]:
+        vars(body)["unread"] = names
+        return body
+
+    return mark
 
 
 def inherit_defaults(body: Callable[..., object], spec: Callable[..., object]) -> None:

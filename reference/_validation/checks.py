@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from reference._validation.contract import choice, compiled, may_read_values, shown
+from reference._validation.contract import choice, compiled, ends, may_read_values, shown
+from reference._validation.types import Finite
 
 
 def must_be(name: str, value: object, annotation: Any) -> None:
@@ -36,6 +37,15 @@ def not_empty(name: str, tensor: Tensor) -> None:
     """Refuse a tensor without elements: a mean over nothing has no value."""
     if not tensor.numel():
         raise ValueError(f"{name} must not be empty, got shape {tuple(tensor.shape)}")
+
+
+def finite_unless_its(result: Tensor, name: str, tensor: Tensor) -> None:
+    """Refuse a tensor that is not finite, which is looked at only if `result` is not finite.
+
+    For a smaller result, which is NaN or infinite wherever the tensor is.
+    """
+    if may_read_values(result) and not all(map(isfinite, ends(result))):
+        must_be(name, tensor, Finite[Tensor, "*axes"])
 
 
 def check_any_true(name: str, mask: Tensor) -> None:

@@ -9,7 +9,7 @@ cases: while `torch.compile` traces, because a graph cannot branch on data; whil
 captured; and within `trusted()`, which avoids waiting for a GPU.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial, wraps
@@ -64,9 +64,17 @@ def trusted() -> Iterator[None]:
 
 def may_read_values(tensor: Tensor) -> bool:
     """Whether checks may read the values of a tensor, and it has any."""
-    if torch.compiler.is_compiling() or _trusting.get() or not tensor.numel():
+    return not _trusting.get() and may_branch_on_values(tensor)
+
+
+def may_branch_on_values(tensor: Tensor) -> bool:
+    """Whether a body may choose its way by the values of a tensor, and it has any.
+
+    It may on a CPU within `trusted()` too, where nothing waits for them.
+    """
+    if torch.compiler.is_compiling() or not tensor.numel():
         return False
-    return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
+    return not tensor.is_cuda or not (_trusting.get() or torch.cuda.is_current_stream_capturing())
 
 
 def requires(*rules: Callable[..., None]) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -96,13 +104,21 @@ def enforce_contract(door: str, spec: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def compile_contract(spec: Callable[..., Any]) -> Callable[[tuple[Any, ...], dict[str, Any]], None]:
-    """Compile a signature into a function that checks the arguments of a call."""
+def compile_contract(
+    spec: Callable[..., Any], unread: Collection[str] = ()
+) -> Callable[[tuple[Any, ...], dict[str, Any]], None]:
+    """Compile a signature into a function that checks the arguments of a call.
+
+    Args:
+        spec: the function, with its rules.
+        unread: the tensors whose values are not checked here: the body does.
+    """
     hints, parameters = get_type_hints(spec, include_extras=True), signature(spec).parameters
     names = tuple(n for n, p in parameters.items() if p.kind != Parameter.KEYWORD_ONLY)
     defaults = {n: p.default for n, p in parameters.items() if p.default is not Parameter.empty}
     needed = parameters.keys() - defaults.keys()
     checks = [(n, compiled(n, hints[n])) for n in parameters]
+    checks = [(n, without_values(check) if n in unread else check) for n, check in checks]
     rules = [(rule, tuple(signature(rule).parameters)) for rule in vars(spec).get("rules", ())]
 
     def hold(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -119,6 +135,16 @@ def compile_contract(spec: Callable[..., Any]) -> Callable[[tuple[Any, ...], dic
             rule(*[known.get(n) for n in wanted])
 
     return hold
+
+
+def without_values(check: Check) -> Check:
+    """Return a check of everything but a tensor's values."""
+
+    def trusting(value: Any, axes: Axes) -> None:
+        with trusted():
+            check(value, axes)
+
+    return trusting
 
 
 def compiled(name: str, annotation: Any) -> Check:

@@ -1,4 +1,4 @@
-"""The signals as one factor per token, over all sources and rounds, in float64."""
+"""The signals as one factor per token, over all sources and rounds, rounded once."""
 
 import torch
 from torch import Tensor
@@ -23,24 +23,14 @@ def banish(scores: Tensor, neighbours: Tensor, rounds: int) -> Tensor:
     return scores.masked_fill(neighbours.any(-2) & (rounds > 0), -torch.inf)
 
 
-def lasting(
-    weights: Tensor,
-    neighbours: Tensor,
-    strength: float,
-    rule: str,
-    before: Tensor | float = 1.0,
-) -> Tensor:
-    """Return the factor of one round for each token, given the factor `before` these sources."""
-    if rule == "evict":
-        return torch.where(neighbours.any(-2), 0, before)
-    losses = strength * widen(weights)
+def lasting(weights: Tensor, neighbours: Tensor, strength: float, rule: str) -> Tensor:
+    """Return the factor of one round for each token."""
     if rule == "product":
-        kept = (1 - losses).masked_fill_(~neighbours, 1)
-        return before * kept.prod(-2, dtype=torch.float64)
+        return torch.where(neighbours, torch.rsub(widen(weights), 1, alpha=strength), 1).prod(-2)
     if rule == "sum":
-        return before - losses.masked_fill_(~neighbours, 0).sum(-2, dtype=torch.float64)
-    kept, reached = _of_the_last_source(1 - losses, neighbours)
-    return torch.where(reached, kept.double(), before)
+        return 1 - strength * torch.where(neighbours, widen(weights), 0).sum(-2)
+    kept, reached = _of_the_last_source(1 - strength * widen(weights), neighbours)
+    return torch.where(reached, kept, 1)
 
 
 def scaled(scores: Tensor, factor: Tensor, rounds: int) -> Tensor:
@@ -59,3 +49,23 @@ def _of_the_last_source(weights: Tensor, neighbours: Tensor) -> tuple[Tensor, Te
     last = (neighbours * count[:, None]).amax(-2, keepdim=True)
     edge = weights.take_along_dim((last.long() - 1).clamp_(min=0), -2)
     return edge.squeeze(-2), reached
+
+
+def lower(factor: Tensor, weights: Tensor, places: Tensor, strength: float, rule: str) -> Tensor:
+    """Return `factor` [graphs, tokens] after sources with edges `weights` to the tokens `places`.
+
+    An edge of minus infinity reaches nothing.
+    """
+    reached = (weights > -torch.inf).flatten(-2)
+    weights, places = weights.flatten(-2), places.flatten(-2)
+    left = 1 - strength * weights
+    if rule == "product":
+        return factor.scatter_reduce(-1, places, left.where(reached, 1).to(factor), "prod")
+    if rule == "sum":
+        return factor.scatter_add(-1, places, (left - 1).where(reached, 0).to(factor))
+    if rule == "evict":
+        return factor.scatter_reduce(-1, places, (~reached).to(factor), "prod")
+    ranks = torch.arange(1, places.shape[-1] + 1, device=places.device).where(reached, 0)
+    last = torch.zeros_like(factor, dtype=torch.int64).scatter_reduce(-1, places, ranks, "amax")
+    final = left.gather(-1, (last - 1).clamp(min=0))
+    return torch.where(last > 0, final.to(factor), factor)

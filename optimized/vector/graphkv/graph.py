@@ -1,17 +1,21 @@
 """The graph without loops over sources."""
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from optimized.vector.retain import best, sortable
+from reference._validation.contract import may_branch_on_values
 from reference.graphkv.graph import group_mean
 from reference.precision import widen
 
-ODD = -0x61C8864680B583EB  # 2^64 divided by the golden ratio, as int64
 EDGES = 1 << 19
 """Edges, or entries of vectors, at a time, so that intermediate results fit into a CPU's cache."""
+FEWEST = 32
+"""Fewest sources of a batch, unless a graph has fewer: matrix products of few rows are slow."""
 
 
 def edges(
@@ -24,79 +28,111 @@ def edges(
 ) -> Tensor:
     ends: dict[str, Any] = {"k": keys, "q": queries, "v": values}
     start, end = group_mean(ends[kind[0]], keys), group_mean(ends[kind[1]], keys)
-    return cosine_edge_function(start, end, clamp)(sources)
+    edges_of = cosine_edge_function(start, end, clamp)
+    each = max(FEWEST, EDGES // max(1, end.shape[:-1].numel()))
+    if sources.shape[-1] <= each:
+        return edges_of(sources)
+    weights = widen(end).new_empty(*sources.shape, keys.shape[-2])
+    for some, into in zip(sources.split(each, -1), weights.split(each, -2), strict=True):
+        into.copy_(edges_of(some))
+    return weights
 
 
 def cosine_edge_function(start: Tensor, end: Tensor, clamp: bool) -> Callable[[Tensor], Tensor]:
     """Return a function from sources to their edges; batches give the same edges as one call."""
     end = widen(end)
-    reach, first = torch.linalg.vector_norm(end, dim=-1), first_equal(end)
+    norm = torch.linalg.vector_norm(end, dim=-1)
+    first, reach = first_equal(end, norm), endless_where_zero(norm)
 
     def edges(sources: Tensor) -> Tensor:
         source = widen(start.take_along_dim(sources[..., None], -2))
-        lengths = torch.linalg.vector_norm(source, dim=-1)[..., :, None] * reach[..., None, :]
+        length = endless_where_zero(torch.linalg.vector_norm(source, dim=-1))
         # divide the product once, not both vectors: exact where the lengths are exact
-        inner = (source @ end.mT).div_(lengths).masked_fill_(lengths == 0, 0)
-        # a matrix product rounds columns differently, so equal vectors take the edge of the first
-        inner = inner.gather(-1, first[..., None, :].expand(inner.shape))
+        inner = (source @ end.mT).div_(length[..., :, None] * reach[..., None, :])
+        if first is not None:
+            # a matrix product rounds columns differently, so equal vectors take the edge of one
+            inner = inner.gather(-1, first[..., None, :].expand(inner.shape))
         return inner.clamp_(0 if clamp else -1, 1)
 
     return edges
 
 
+def endless_where_zero(lengths: Tensor) -> Tensor:
+    """Return infinity for a length of 0, so that every edge of the vector is 0."""
+    return lengths.masked_fill(lengths == 0, torch.inf)
+
+
+def source_tokens(scores: Tensor, count: int, protected: Tensor | None) -> Tensor:
+    if protected is not None:
+        scores = scores.masked_fill(protected, -torch.inf)
+    rows = sortable(scores).reshape(prod(scores.shape[:-1]), scores.shape[-1])
+    # the best in order of position, then of score: a stable sort leaves ties in order
+    places = best(rows, count, few=False).nonzero()[:, -1].view(*scores.shape[:-1], count)
+    ranks = scores.gather(-1, places).sort(dim=-1, descending=True, stable=True).indices
+    return places.gather(-1, ranks)
+
+
 def neighbours(
     weights: Tensor, sources: Tensor, count: int, protected: Tensor | None, spare_sources: bool
 ) -> Tensor:
-    count = min(count, weights.shape[-1])
-    if count == 0 or weights.numel() == 0:
-        return torch.zeros_like(weights, dtype=torch.bool)
-    barred = torch.zeros_like(weights[..., 0, :], dtype=torch.bool)
-    if protected is not None:
-        barred = protected
+    reached = torch.zeros_like(weights, dtype=torch.bool)
+    if not weights.numel():
+        return reached
+    barred = protected
     if spare_sources:
-        barred = barred.scatter(-1, sources, True)
-    weights = weights.masked_fill(barred[..., None, :], -torch.inf)
-    weights.scatter_(-1, sources[..., None], -torch.inf)
-    best = weights.topk(count, -1).values
-    last = best[..., -1:]
-    # topk breaks ties arbitrarily: the lowest indices at the last value fill the remaining places
-    room = count - (best > last).sum(-1, keepdim=True)
-    tied = weights == last.masked_fill(last == -torch.inf, torch.inf)  # nothing that is barred
-    return (weights > last) | tied & (tied.cumsum(-1, dtype=torch.int32) <= room)
+        none = torch.zeros_like(weights[..., 0, :], dtype=torch.bool)
+        barred = (none if barred is None else barred).scatter(-1, sources, True)
+    found, places = strongest(candidates(weights, sources, barred), count)
+    return reached.scatter_(-1, places, found > -torch.inf)
 
 
-def first_equal(vectors: Tensor) -> Tensor:
+def candidates(weights: Tensor, sources: Tensor, barred: Tensor | None) -> Tensor:
+    """Return the edges with minus infinity at the source itself and where `barred`."""
+    weights = weights.scatter(-1, sources[..., None], -torch.inf)
+    return weights if barred is None else weights.masked_fill_(barred[..., None, :], -torch.inf)
+
+
+def strongest(weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the largest weights of each row, at most `count`, and their places in no order.
+
+    Of equal weights the first are taken.
+    """
+    tokens = weights.shape[-1]
+    count = min(count, tokens)
+    found, places = weights.topk(min(count + 1, tokens), -1)
+    if 0 < count < tokens:
+        last = found[..., count - 1 : count]
+        tied = (last == found[..., count:]) & (last > -torch.inf)
+        if not may_branch_on_values(tied) or bool(tied.any()):
+            # topk breaks ties arbitrarily: the first at the last weight fill the remaining places
+            room = count - (found[..., :count] > last).sum(-1, keepdim=True)
+            equal = weights == last.masked_fill(last == -torch.inf, torch.inf)
+            taken = (weights > last) | equal & (equal.cumsum(-1, dtype=torch.int32) <= room)
+            found, places = weights.masked_fill(~taken, -torch.inf).topk(count, -1)
+    return found[..., :count], places[..., :count]
+
+
+def first_equal(vectors: Tensor, norms: Tensor) -> Tensor | None:
     """Return, for each token, the first token with an equal vector, possibly itself.
 
-    Tokens are grouped by a hash of their bits and compared with the first of their group. So a
-    hash collision can hide an equal vector, but never make unequal ones equal.
+    Tokens of equal norm and sum are compared with the first of them. So different vectors of one
+    norm and sum can hide an equal vector, but unequal ones never count as equal. None if no two
+    tokens are alike.
     """
     tokens = vectors.shape[-2]
-    order = torch.arange(tokens, device=vectors.device)
     if not vectors.numel():
-        return order.expand(vectors.shape[:-1])
-    each = max(1, EDGES // (vectors.numel() // tokens))
-    parts = vectors.split(each, -2)
-    ranked, order = torch.cat([_hash(part) for part in parts], -1).sort(dim=-1, stable=True)
+        return None
+    norm, total = ((x.float() + 0.0).view(torch.int32) for x in (norms, vectors.sum(-1)))
+    ranked, order = (norm.long() << 32 | total & 0xFFFFFFFF).sort(dim=-1, stable=True)
     opens = torch.ones_like(ranked, dtype=torch.bool)
     opens[..., 1:] = ranked[..., 1:] != ranked[..., :-1]
-    start = torch.arange(tokens, device=vectors.device).where(opens, 0).cummax(-1).values
+    if may_branch_on_values(opens) and bool(opens.all()):
+        return None
+    places = torch.arange(tokens, device=vectors.device)
+    start = places.where(opens, 0).cummax(-1).values
     first = torch.empty_like(order).scatter_(-1, order, order.gather(-1, start))
-    both = zip(parts, first[..., None].expand(vectors.shape).split(each, -2), strict=True)
+    each = max(1, EDGES // (vectors.numel() // tokens))
+    others = first[..., None].expand(vectors.shape).split(each, -2)
+    both = zip(vectors.split(each, -2), others, strict=True)
     same = [(part == vectors.gather(-2, other)).all(-1) for part, other in both]
-    return torch.where(torch.cat(same, -1), first, torch.arange(tokens, device=vectors.device))
-
-
-def _hash(vectors: Tensor) -> Tensor:
-    """Return a hash of each vector: a sum over int64 words, exact in any order."""
-    unsigned = vectors + 0.0  # -0 equals 0
-    if vectors.dtype == torch.float32 and vectors.shape[-1] % 2:
-        unsigned = torch.nn.functional.pad(unsigned, (0, 1))
-    # flattened first, since an axis of length 1 may have any stride
-    codes = unsigned.reshape(-1).view(torch.int64).view(*unsigned.shape[:-1], -1)
-    place = torch.arange(1, codes.shape[-1] + 1, device=codes.device)
-    return _mixed(codes * (_mixed(place * ODD) * ODD | 1)).sum(-1)
-
-
-def _mixed(codes: Tensor) -> Tensor:
-    return codes ^ (codes >> 29)
+    return torch.where(torch.cat(same, -1), first, places)

@@ -6,15 +6,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from optimized.vector.graphkv.decay import banish, lasting, scaled
-from optimized.vector.graphkv.graph import EDGES, cosine_edge_function, neighbours
+from optimized.vector.graphkv.decay import banish, lower, scaled
+from optimized.vector.graphkv.graph import (
+    EDGES,
+    FEWEST,
+    candidates,
+    cosine_edge_function,
+    source_tokens,
+    strongest,
+)
 from reference._validation import checks
-from reference.graphkv.graph import group_mean, neighbour_count, source_count, source_tokens
+from reference.graphkv.graph import group_mean, neighbour_count, source_count
 from reference.graphkv.refine import concatenate_heads
-from reference.precision import widen
-
-FEWEST = 32
-"""Fewest sources of a batch, unless a graph has fewer: matrix products of few rows are slow."""
+from reference.precision import widen, widest
 
 
 def graphkv_refine(
@@ -92,14 +96,15 @@ def _left(
     room: int,
 ) -> Tensor:
     """Return the factor of one round for each token of some graphs."""
-    factor = torch.ones(barred.shape, dtype=torch.float64, device=barred.device)
+    factor = torch.ones(barred.shape, dtype=widest(start, end), device=barred.device)
     if not count:
         return factor
     edges, each = cosine_edge_function(start, end, clamp), max(FEWEST, room // barred.numel())
     for sources, here in zip(chosen.split(each, -1), acting.split(each, -1), strict=True):
-        weights = edges(sources)
-        reached = neighbours(weights, sources, count, barred, False) & here[..., None]
-        factor = lasting(weights, reached, *how, factor)
+        weights = candidates(edges(sources), sources, barred)
+        found, places = strongest(weights, count)
+        found = found.masked_fill(~here[..., None], -torch.inf)
+        factor = lower(factor, found, places, *how)
     return factor
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from optimized.vector.hubkv.discount import maxima_before_and_after
 from optimized.vector.hubkv.head_calibration import variation
-from reference._validation.contract import may_read_values
+from reference._validation.contract import may_branch_on_values
 from reference.hubkv.head_calibration import head_weights
 from reference.precision import widen
 
@@ -84,7 +84,7 @@ def common_content_slice(protected: Tensor | None, tokens: int) -> slice | None:
     """Return the one stretch of unprotected tokens that all heads share, or None."""
     if protected is None:
         return slice(0, tokens)
-    if not may_read_values(protected):
+    if not may_branch_on_values(protected):
         return None
     mask = protected.view(torch.int8)
     first = mask.flatten(0, -2)[0]
@@ -112,7 +112,7 @@ def _refine(
 ) -> Tensor:
     bits = BITS[scores.itemsize]
     keys = scores.view(bits)
-    if not may_read_values(keys) or keys.amin().item() < 0:
+    if not may_branch_on_values(keys) or keys.amin().item() < 0:
         keys = keys & torch.iinfo(bits).max
     if protected is not None:
         keys = keys | -protected.to(keys.dtype)  # below every score

@@ -19,14 +19,25 @@ def query_statistics(
     counted = mask & (mask.cumsum(-1) > skip[..., None])
     new = counted.sum(-1)
     share = (new / (past.counted + new).clamp(min=1).double()).to(exact)[..., None, None]
-    weight = counted.to(exact)[..., None, :, None]
-    each = new.clamp(min=1)[..., None, None]
-    these = queries.to(exact) * weight
-    centre = these.sum(-2) / each
-    these = (these - centre[..., None, :]) * weight
-    spread = these.mT @ these / each[..., None]
+    each = new.clamp(min=1).to(exact)[..., None]
+    moments = [moments_of_head(head, counted, each, exact) for head in queries.unbind(-3)]
+    centre, spread = past.mean, past.covariance
+    if moments:
+        centres, spreads = zip(*moments, strict=True)
+        centre, spread = torch.stack(centres, -2), torch.stack(spreads, -3)
     gap = centre - past.mean
     between = share[..., None] * (1 - share[..., None]) * gap[..., None] * gap[..., None, :]
     covariance = past.covariance + share[..., None] * (spread - past.covariance) + between
     mean = past.mean + share * gap
     return QueryStatistics(past.counted + new, past.skipped + skip, mean, covariance)
+
+
+def moments_of_head(
+    queries: Tensor, counted: Tensor, each: Tensor, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Return mean and covariance of the `counted` queries of one head, `each` in number."""
+    weight = counted.to(dtype)[..., None]
+    these = queries.to(dtype) * weight
+    centre = these.sum(-2) / each
+    these = (these - centre[..., None, :]).mul_(weight)
+    return centre, these.mT @ these / each[..., None]
