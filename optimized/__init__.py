@@ -3,6 +3,7 @@
 Every name of the reference is here, with its signature, its types and its errors. If all tensors
 are on a GPU and `optimized.kernels` has a kernel for a function, the kernel runs. Otherwise its
 body in `optimized.vector` does. `python -m optimized.list_backends` prints both for each function.
+Within `trusted()` the values of tensors are not checked.
 """
 
 from inspect import isfunction
@@ -15,6 +16,7 @@ refuse_foreign("reference")
 import reference  # noqa: E402
 from optimized import vector  # noqa: E402
 from optimized._dispatch import dispatch  # noqa: E402
+from reference._validation.contract import trusted as trusted  # noqa: E402
 
 if TYPE_CHECKING:
     from reference import *  # noqa: F403

@@ -1,6 +1,7 @@
 """Selection by threshold: find the lowest kept score, then keep the first of its ties."""
 
 from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,7 +25,7 @@ def retain(
 ) -> Tensor:
     pools = pooled(sortable(scores), scope)
     *rows, pool = pools.shape
-    budget = keep if ratio is None else kept_count(pool, ratio)
+    budget: Any = keep if ratio is None else kept_count(pool, ratio)
     shields = None if protected is None else pooled(protected, scope)
     if shields is not None:
         # no score has the largest key, since plus infinity and NaN are refused

@@ -122,8 +122,8 @@ def first_equal(vectors: Tensor, norms: Tensor) -> Tensor | None:
     tokens = vectors.shape[-2]
     if not vectors.numel():
         return None
-    norm, total = ((x.float() + 0.0).view(torch.int32) for x in (norms, vectors.sum(-1)))
-    ranked, order = (norm.long() << 32 | total & 0xFFFFFFFF).sort(dim=-1, stable=True)
+    norm, total = ((x.float() + 0.0).view(torch.int32).long() for x in (norms, vectors.sum(-1)))
+    ranked, order = (norm << 32 | total & 0xFFFFFFFF).sort(dim=-1, stable=True)
     opens = torch.ones_like(ranked, dtype=torch.bool)
     opens[..., 1:] = ranked[..., 1:] != ranked[..., :-1]
     if may_branch_on_values(opens) and bool(opens.all()):

@@ -17,8 +17,10 @@ from optimized.vector.graphkv.graph import (
 )
 from reference._validation import checks
 from reference.graphkv.graph import group_mean, neighbour_count, source_count
-from reference.graphkv.refine import concatenate_heads
 from reference.precision import widen, widest
+
+BYTES = 12
+"""Bytes of an edge: its weight, the product of two lengths, and the weight without barred ones."""
 
 
 def graphkv_refine(
@@ -52,7 +54,7 @@ def graphkv_refine(
         count = neighbour_count(count, scores.shape[-1])
     score = widen(scores)
     if not per_head:
-        score, ends = score.mean(-2), {name: concatenate_heads(x) for name, x in ends.items()}
+        score, ends = score.mean(-2), {name: whole_rows(x) for name, x in ends.items()}
         protected = protected.any(-2) if protected is not None else None
     chosen = source_tokens(score, min(source_count(keep, fraction), score.shape[-1]), protected)
     acting = torch.ones_like(chosen, dtype=torch.bool)
@@ -66,10 +68,12 @@ def graphkv_refine(
     flat = [x[None].flatten(0, -2) for x in (chosen, acting, barred)]
     flat += [ends[name][None].flatten(0, -3) for name in kind]
     room = EDGES if scores.is_cpu else 1024 * EDGES
-    several = max(1, room // (chosen.shape[-1] * score.shape[-1]))
+    graph = max(1, keys.nbytes // score[..., 0].numel())  # half of the bytes of its keys and values
+    most = max(1, graph // (BYTES * score.shape[-1]))
+    several = max(1, min(room, most * score.numel()) // (chosen.shape[-1] * score.shape[-1]))
     parts = zip(*(x.split(several) for x in flat), strict=True)
     how = {"decay": (strength, rule), "enhance": (-strength, "product"), "evict": (1, "evict")}
-    left = partial(_left, count=count, clamp=clamp, how=how[signal], room=room)
+    left = partial(_left, count=count, clamp=clamp, how=how[signal], room=room, most=most)
     factor = torch.cat([left(*part) for part in parts]).view(score.shape)
     if signal == "evict":
         refined = banish(score, (factor == 0)[..., None, :], rounds)
@@ -83,6 +87,13 @@ def graphkv_refine(
     return refined
 
 
+def whole_rows(vectors: Tensor) -> Tensor:
+    """Return the heads of each token side by side, widened, in one copy."""
+    apart = vectors.movedim(-3, -2)
+    wide = torch.promote_types(vectors.dtype, torch.float32)
+    return apart.to(wide, memory_format=torch.contiguous_format).flatten(-2)
+
+
 def _left(
     chosen: Tensor,
     acting: Tensor,
@@ -94,12 +105,14 @@ def _left(
     clamp: bool,
     how: tuple[float, str],
     room: int,
+    most: int,
 ) -> Tensor:
     """Return the factor of one round for each token of some graphs."""
     factor = torch.ones(barred.shape, dtype=widest(start, end), device=barred.device)
     if not count:
         return factor
-    edges, each = cosine_edge_function(start, end, clamp), max(FEWEST, room // barred.numel())
+    edges = cosine_edge_function(start, end, clamp)
+    each = min(most, max(FEWEST, room // barred.numel()))
     for sources, here in zip(chosen.split(each, -1), acting.split(each, -1), strict=True):
         weights = candidates(edges(sources), sources, barred)
         found, places = strongest(weights, count)
