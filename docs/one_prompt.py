@@ -1,9 +1,9 @@
 """Draw what every method keeps of one prompt: `python docs/one_prompt.py [--measure]`.
 
 With `--measure` the shipped model of words reads the prompt with which `python -m optimized`
-begins, and docs/one_prompt.json is written: for each system and token, the share of the heads that keep the
-token, the bytes, and the answer. The picture docs/one_prompt.svg is drawn from that file. Both are
-committed.
+begins, and docs/one_prompt.json is written: for each system and token, the share of the heads that
+keep the token, the bytes, and the answer. The picture docs/one_prompt.svg is drawn from that file.
+Both are committed.
 """
 
 import json
