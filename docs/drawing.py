@@ -3,12 +3,14 @@
 import doctest
 from collections.abc import Callable, Collection
 from contextlib import redirect_stdout
+from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
 
 DOCS = Path(__file__).parent
 FOLDER = DOCS / "figures"
@@ -52,6 +54,14 @@ def draw_figures(names: Collection[str] = ()) -> None:
                 caption = f"<figcaption markdown>{caption}</figcaption>\n"
                 line = f"<figure markdown>\n{line}{caption}</figure>\n"
             (FOLDER / f"{name}.txt").write_text(line)
+
+
+def svg_of(canvas: Figure) -> str:
+    """Return a canvas as SVG that is the same at every run, and close it."""
+    out = BytesIO()
+    canvas.savefig(out, format="svg", metadata={"Date": None, "Creator": None}, dpi=100)
+    plt.close(canvas)
+    return "\n".join(line.rstrip() for line in out.getvalue().decode().splitlines()) + "\n"
 
 
 def examples(page: Path) -> SimpleNamespace:

@@ -6,10 +6,11 @@ a build.
 """
 
 import json
-from io import BytesIO
 
 import matplotlib.pyplot as plt
-from drawing import DOCS, INK, STRONG, WEAK
+from drawing import DOCS, INK, STRONG, WEAK, svg_of
+
+from spec_tests.atomic_files import write_atomically
 
 FILE = DOCS / "first_picture.svg"
 RUN = DOCS / "shipped" / "words" / "remedied.json"
@@ -56,11 +57,8 @@ def drawing() -> str:
     axes.set_xticks(ticks, [f"{tick} %" for tick in ticks], minor=False)
     axes.set_xticks([], minor=True)
     axes.yaxis.set_major_formatter("{x:.0%}")
-    out = BytesIO()
-    canvas.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    plt.close(canvas)
-    return "\n".join(line.rstrip() for line in out.getvalue().decode().splitlines()) + "\n"
+    return svg_of(canvas)
 
 
 if __name__ == "__main__":
-    FILE.write_text(drawing())
+    write_atomically(FILE, drawing())

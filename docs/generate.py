@@ -18,7 +18,7 @@ from spec_tests import index
 
 DOCS = Path(__file__).parent
 ERRATA = DOCS / "errata"
-PAPERS = {"hex": "HEX", "hubkv": "HubKV", "graphkv": "GraphKV", "conventions": "All three"}
+PAPERS = {"hubkv": "HubKV", "graphkv": "GraphKV", "hex": "HEX", "conventions": "All three"}
 WEIGHTS = {
     "numbers": (
         "Changes numbers or selections",

@@ -1,21 +1,21 @@
 """Draw what every method keeps of one prompt: `python docs/one_prompt.py [--measure]`.
 
-With `--measure` the shipped model of words reads the prompt of `python -m optimized --answer`, and
-docs/one_prompt.json is written: for each system and token, the share of the heads that keep the
-token, the bytes, and the answer. The picture docs/one_prompt.svg is drawn from that file. Both are
-committed.
+With `--measure` the shipped model of words reads the prompt with which `python -m optimized`
+begins, and docs/one_prompt.json is written: for each system and token, the share of the heads that
+keep the token, the bytes, and the answer. The picture docs/one_prompt.svg is drawn from that file.
+Both are committed.
 """
 
 import json
 import sys
-from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
-from drawing import DOCS, INK, STRONG, WEAK
+from drawing import DOCS, INK, STRONG, WEAK, svg_of
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
+
+from spec_tests.atomic_files import write_atomically
 
 FIGURES, PICTURE = DOCS / "one_prompt.json", DOCS / "one_prompt.svg"
 NAMES = {
@@ -143,10 +143,7 @@ def drawing(found: dict[str, Any]) -> str:
         (0.5, "left", "answer"),
     ):
         said.text(at, -1, head, ha=side, va="center", color=INK, weight="bold")
-    out = BytesIO()
-    canvas.savefig(out, format="svg", metadata={"Date": None, "Creator": None}, dpi=100)
-    plt.close(canvas)
-    return "\n".join(line.rstrip() for line in out.getvalue().decode().splitlines()) + "\n"
+    return svg_of(canvas)
 
 
 def strips(axes: Axes, rows: list[dict[str, Any]], start: int, end: int) -> None:
@@ -198,18 +195,11 @@ def text(found: dict[str, Any]) -> str:
     return f"The prompt is {about}.\n\n{said}\n\n![{alt}](one_prompt.svg){{ .figure }}\n"
 
 
-def write(file: Path, text: str) -> None:
-    """Write a file, whole or not at all."""
-    draft = file.with_suffix(".draft")
-    draft.write_text(text)
-    draft.replace(file)
-
-
 def main() -> None:
     """Write the picture, and with `--measure` first the figures."""
     if "--measure" in sys.argv[1:]:
-        write(FIGURES, json.dumps(measured(), ensure_ascii=False) + "\n")
-    write(PICTURE, drawing(json.loads(FIGURES.read_text())))
+        write_atomically(FIGURES, json.dumps(measured(), ensure_ascii=False) + "\n")
+    write_atomically(PICTURE, drawing(json.loads(FIGURES.read_text())))
 
 
 if __name__ == "__main__":

@@ -10,20 +10,24 @@ from functools import cache
 from typing import Any
 
 from drawing import FOLDER
+from one_prompt import NAMES
 from shipped_tables import RUNS, SURE, Figures
 
 from optimized import HubSettings
 
 RANKED = {
-    "streaming_llm": "StreamingLLM",
-    "expected_attention": "ExpectedAttention",
-    "kvzip": "KVzip",
-    "fastkvzip": "FastKVzip",
-    "snapkv": "SnapKV",
-    "pyramidkv": "PyramidKV",
-    "h2o": "H2O",
-    "knorm": "KNorm",
-    "cake": "CAKE",
+    name: NAMES[name]
+    for name in (
+        "streaming_llm",
+        "expected_attention",
+        "kvzip",
+        "fastkvzip",
+        "snapkv",
+        "pyramidkv",
+        "h2o",
+        "knorm",
+        "cake",
+    )
 }
 """The scorers that have a page, with their names in prose."""
 SECTIONS = {
@@ -393,7 +397,7 @@ def charts() -> dict[str, str]:
         needles = figure == "needle_accuracy"
         svg = chart.quality_against_bytes(
             chart.series(rows, figure),
-            "needles found" if needles else "bits per byte above the full cache",
+            "facts found" if needles else "bits per byte above the full cache",
             one.facts("full") if needles else 0.0,
             needles,
         )
@@ -550,4 +554,12 @@ CHARTS: dict[str, tuple[str, str, Callable[[Figures], bool], Callable[[], str]]]
 
 def texts() -> dict[str, Any]:
     """Return the boxes and the charts by the names of the files that the docs include."""
-    return boxes() | charts()
+    return boxes() | charts() | {"findings": findings()}
+
+
+def findings() -> str:
+    """Return the conclusions of the charts as a list for each model."""
+    said = {"words": "The model of words:\n\n", "bytes": "The model of bytes:\n\n"}
+    for model, _, _, conclusion in CHARTS.values():
+        said[model] += f"- {conclusion()}\n"
+    return "\n".join(said.values())

@@ -6,6 +6,7 @@ the same files.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import mean
@@ -31,7 +32,7 @@ SLACK = 0.5
 def tables() -> dict[str, str]:
     """Return the tables by the names of the files that the docs include."""
     return {
-        f"{folder.name}_{name}": text
+        f"{folder.name}_{name}": re.sub(r"(?<=\d)%", " %", text)
         for folder in sorted(RUNS.iterdir())
         for name, text in of_model(folder).items()
     }
@@ -74,7 +75,7 @@ def about(run: Figures) -> str:
 
 
 def evicted(run: Figures) -> Iterator[list[str]]:
-    """Yield needles and bits of systems that evict: a row per system, a column per ratio."""
+    """Yield facts and bits of systems that evict: a row per system, a column per ratio."""
     rows = {(row["system"], row["ratio"]): row for row in run["rows"] if row["ratio"] is not None}
     ratios = sorted({ratio for _, ratio in rows})
     yield ["", *(f"{ratio:.0%} removed" for ratio in ratios)]
@@ -83,7 +84,7 @@ def evicted(run: Figures) -> Iterator[list[str]]:
 
 
 def cell(row: Figures) -> str:
-    """Return needles and the change in bits of one row."""
+    """Return facts and the change in bits of one row."""
     if row["refused"] is not None:
         return "refused"
     return f"{row['needle_accuracy']:.0%}, {row['bits_change']:+.3f}"
@@ -91,7 +92,7 @@ def cell(row: Figures) -> str:
 
 def stored(run: Figures) -> Iterator[list[str]]:
     """Yield bytes, needles and bits of systems that store all entries."""
-    yield ["", "bytes", "needles", "bits per byte"]
+    yield ["", "bytes", "facts", "bits per byte"]
     for row in run["rows"]:
         if row["store"] is not None or row["system"] == "full":
             change = "" if row["system"] == "full" else f" ({row['bits_change']:+.4f})"
@@ -108,7 +109,7 @@ def compared(runs: dict[str, Figures], claim: str) -> Iterator[list[str]]:
     yield [
         "",
         "removed",
-        *(f"{what}, {reading}" for reading in runs for what in ("bits", "needles")),
+        *(f"{what}, {reading}" for reading in runs for what in ("bits", "facts")),
     ]
     verdicts = {
         reading: {
@@ -124,7 +125,7 @@ def compared(runs: dict[str, Figures], claim: str) -> Iterator[list[str]]:
 
 def against_chance(run: Figures) -> Iterator[list[str]]:
     """Yield how scorers differ from a random choice at 90 %."""
-    yield ["", "bits", "needles"]
+    yield ["", "bits", "facts"]
     for one in run["verdicts"]:
         if one["claim"] == "Scorers against chance" and one["ratio"] == 0.9:
             yield [one["system"], *judged(one)]

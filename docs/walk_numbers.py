@@ -11,6 +11,7 @@ from typing import Any
 from drawing import DOCS, examples
 
 import reference as kv
+from spec_tests.atomic_files import write_atomically
 
 FILE = DOCS / "js/walks.json"
 SPAN = 8
@@ -55,9 +56,7 @@ def text() -> str:
 
 def write(file: Path = FILE) -> None:
     """Write the file, whole or not at all."""
-    draft = file.with_suffix(".draft")
-    draft.write_text(text())
-    draft.replace(file)
+    write_atomically(file, text())
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ class Implementation:
             is the attribute of `spec_tests.program` that its command names.
         device: the device of its inputs.
         asked: test also the functions that the papers name but do not define (`--ours`).
-        paper: `HEX`, `HubKV` or `GraphKV`: test only functions that state an equation of this one.
+        paper: `HubKV`, `GraphKV` or `HEX`: test only functions that state an equation of this one.
         seconds: time limit of a call; 0 is no limit.
     """
 

@@ -14,7 +14,7 @@ import reference
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-PREFIXES = {"HEX": "HEX", "HubKV": "HubKV", "GraphKV": "GraphKV", "Other": "Other methods"}
+PREFIXES = {"HubKV": "HubKV", "GraphKV": "GraphKV", "HEX": "HEX", "Other": "Other methods"}
 # HubKV-6, HubKV-3.2a, HEX-A.2a, HEX-5a, HubKV-Thm1, HubKV-D, without a full stop at the end. HEX-3
 # and HEX-4 are not ids but the paper's names of its three- and four-bit systems.
 ID = re.compile(

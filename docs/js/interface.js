@@ -116,13 +116,18 @@ export function move(settings, parts, draw) {
   form.addEventListener("submit", (event) => event.preventDefault())
   form.addEventListener("reset", (event) => (event.preventDefault(), set({})))
   const root = document.getElementById("move")
-  const narrow = matchMedia("(max-width: 60em)")
+  const still = matchMedia("(prefers-reduced-motion: reduce)")
+  const reveal = () => {
+    const { top, bottom } = root.getBoundingClientRect()
+    if (top < 0 || bottom > innerHeight)
+      root.scrollIntoView({ behavior: still.matches ? "auto" : "smooth" })
+  }
   for (const phrase of document.querySelectorAll("[data-set]")) {
     const button = html("button", { type: "button", class: "move-try" }, ...phrase.childNodes)
     const wanted = Object.fromEntries(new URLSearchParams(phrase.dataset.set))
     button.addEventListener("click", () => {
       set(wanted)
-      if (narrow.matches) root.scrollIntoView() // else it is in sight
+      reveal()
     })
     phrase.replaceChildren(button)
   }

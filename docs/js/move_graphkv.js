@@ -51,10 +51,11 @@ function plane(title, head) {
     svg("text", { x: X(3.4), y: Y(0) + 14, "text-anchor": "end" }, "praise →"),
     svg("text", { x: X(0) - 8, y: Y(2.9), "text-anchor": "end" }, "what is praised ↑"),
     ...tips.filter(Boolean), edges)
-  /** Show which are sources and neighbours, and the edges of the token looked at. */
+  /** Show which are sources and neighbours, and the edges from which the token looked at decays. */
   const show = (at) => {
     tips.forEach((node, i) => node && flag(node, { ...roles(i), looked: i === at }))
-    edges.replaceChildren(...found.sources.filter((o) => o !== at && tips[at]).map((o) => {
+    const near = found.sources.filter((_, n) => tips[at] && found.near[n][at])
+    edges.replaceChildren(...near.map((o) => {
       const [[a, b], [c, d]] = [head[o], head[at]]
       return svg("line", { class: "edge", x1: X(a), y1: Y(b), x2: X(c), y2: Y(d) })
     }))
@@ -118,7 +119,7 @@ move(
   },
   [
     legend(["before", "score of the layer"], ["hub", "source"], ["less", "neighbour: decays"],
-      ["spared", "protected"]),
+      ["spared", "protected"], ["edge", "edge from which the token looked at decays"]),
     html("div", { class: "move-planes" }, ...planes.map(({ root }) => root)),
     columns.root, told, outputs.root,
   ],

@@ -129,6 +129,8 @@ function draw_group() {
   const at = (value) => 195 - (180 * (value - low)) / (high - low || 1)
   const across = (j) => 40 + 47 * j
   const rest = x.map((_, j) => j).filter((j) => !kept[j])
+  // each code has a line, and a number where that has room
+  const room = Math.ceil((12 * (levels.length - 1)) / (at(levels[0]) - at(levels.at(-1))))
   const off = (j) => ({ x1: across(j), x2: across(j), y1: at(x[j]), y2: at(coded[j]) })
   const lines = rest.length && levels.length <= 32 ? levels : []
   const band = rest.length && !lines.length // too many to be told apart
@@ -137,7 +139,7 @@ function draw_group() {
       height: at(levels[0]) - at(levels.at(-1)) })] : []),
     ...lines.flatMap((level, c) => [
       svg("line", { class: "level", x1: 15, y1: at(level), x2: 390, y2: at(level) }),
-      lines.length <= 16 ? svg("text", { class: "code", x: 396, y: at(level) + 4 }, String(c)) : "",
+      c % room === 0 ? svg("text", { class: "code", x: 396, y: at(level) + 4 }, String(c)) : "",
     ]),
     ...names.map((name, j) => svg("text", { x: across(j), y: 224, "text-anchor": "middle" }, name)),
     ...rest.map((j) => svg("line", { class: "off", ...off(j) })),
@@ -198,7 +200,8 @@ move(
     const config = { ...kv.HEX, bits, density: degree / SPAN, heavy: heavy / SPAN, recent }
     const large = Object.values(kv.hex_size({ config, tokens: 960 })).reduce((a, b) => a + b)
     const graph = degree
-      ? `The graph's second singular value is ${three(second)}, its bound ${three(bound)}.` : ""
+      ? `The graph of kept entries has a second singular value of ${three(second)}; the Ramanujan ` +
+        `bound of its degree is ${three(bound)}.` : ""
     const entries = found.kept.flat(2)
     return [
       `${entries.filter(Boolean).length} of ${entries.length} entries of the span are kept, ` +

@@ -22,7 +22,7 @@ from spec_tests.report.tex import tex_equations
 
 FORMAT = 2
 """Version of `report.schema.json`, raised by every incompatible change."""
-PAPERS = {"hex": "HEX", "hubkv": "HubKV", "graphkv": "GraphKV"}
+PAPERS = {"hubkv": "HubKV", "graphkv": "GraphKV", "hex": "HEX"}
 """Names of the papers on the command line, and in the ids of their equations."""
 EDGES = {
     "empty": " on empty input",

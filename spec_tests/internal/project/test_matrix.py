@@ -56,11 +56,11 @@ def test_rows_are_in_the_order_of_the_equations_and_counted_by_paper(reports):
     rows = [[part.strip() for part in line.strip("|").split("|")] for line in lines]
     assert rows[0] == ["Equation", "", "one", "other", "in C"]
     assert [[row[0], *row[2:]] for row in rows[2:]] == [
-        ["**HEX**", "", "", "1 of 1"],
-        ["HEX-3.4a", "", "", "passes"],
         ["**HubKV**", "1 of 2", "0 of 1", ""],
         ["HubKV-6", "fails at edges", "fails", ""],
         ["HubKV-10", "passes", "", ""],
+        ["**HEX**", "", "", "1 of 1"],
+        ["HEX-3.4a", "", "", "passes"],
     ]
 
 

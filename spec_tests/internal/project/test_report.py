@@ -322,10 +322,10 @@ def test_an_equation_passes_or_fails_on_ordinary_input_and_the_rest_stands_besid
         "HEX-3.2c": outcome("passes"),
     }
     assert report_data.lines_by_paper(seen) == [
-        "HEX: 1 of 1 equations offered pass",
         "HubKV: HubKV-10 fails; 1 of 5 equations offered pass; not all tests were run of HubKV-7; "
         "not judged, since others fail: HubKV-16, HubKV-17",
         "HubKV also fails at edges: HubKV-6; at errors: HubKV-10",
+        "HEX: 1 of 1 equations offered pass",
     ]
 
 
