@@ -17,6 +17,7 @@ from io import StringIO
 from itertools import product
 from pathlib import Path
 from statistics import median
+from textwrap import indent
 from time import process_time
 from typing import Any
 
@@ -37,6 +38,13 @@ COLUMNS = (
     *("function", "against", "tokens", "dtype", "ratio", "ours ms", "theirs ms", "pairs"),
     *("shape", "processor", "threads", "versions", "commit", "code", "date"),
 )
+ASKED = (
+    *("snapkv", "cake", "knorm", "expected_attention", "kvzip", "fastkvzip", "h2o_mass"),
+    *("retain", "evict", "compress", "ragged_attention", "hubkv_refine", "hubkv_compress"),
+    *("graphkv_refine", "graphkv_compress", "attention_mass", "kcvt", "hex_compress"),
+    *("hex_reconstruct", "hex_attention"),
+)
+"""The functions of the first table: what a system is made of."""
 Line = dict[str, str]
 Key = tuple[str, ...]
 
@@ -182,24 +190,33 @@ def is_number(line: Line) -> bool:
 
 
 def summary(lines: Iterable[Line]) -> str:
-    """Return the table of the page: a line for each function and rival, the slowest first."""
+    """Return the tables of the page: first what most users call, then everything else."""
     found: dict[Key, dict[str, str]] = {}
     for line in lines:
         if line["against"] != REFERENCE and is_number(line):
-            rival = "the plain way" if line["against"] == PLAIN else line["against"]
+            rival = "plain" if line["against"] == PLAIN else line["against"]
             key = (line["function"], rival, f"{line['processor']}, {line['threads']} thread")
             kind = "f32" if line["dtype"] == "float32" else "bf16"
             found.setdefault(key, {})[f"{int(line['tokens']) // 1024}K {kind}"] = line["ratio"]
+    names = {place: chr(65 + at) for at, place in enumerate(sorted({key[2] for key in found}))}
+    said = "; ".join(f"{letter}: {place}" for place, letter in names.items())
+    parts = {
+        True: {key: found[key] for key in found if key[0] in ASKED},
+        False: {key: found[key] for key in found if key[0] not in ASKED},
+    }
+    first, rest = (table_of(parts[asked], names) for asked in (True, False))
+    rest = indent(rest, " " * 4)
+    return f'Processors: {said}.\n\n{first}\n??? info "All other functions"\n\n{rest}'
+
+
+def table_of(found: dict[Key, dict[str, str]], names: dict[str, str]) -> str:
+    """Return a line for each function and rival, the slowest first."""
     sizes = [f"{size // 1024}K {kind}" for size in SIZES for kind in ("f32", "bf16")]
-    order = sorted(found, key=lambda key: min(map(float, found[key].values())))
-    names = {key[2]: chr(65 + at) for at, key in enumerate({key[2]: key for key in order}.values())}
-    head = ["function", "against", "processor", *sizes]
     rows = [
         [f"`{key[0]}`", key[1], names[key[2]], *(bold(found[key].get(size, "–")) for size in sizes)]
-        for key in order
+        for key in sorted(found, key=lambda key: min(map(float, found[key].values())))
     ]
-    said = "; ".join(f"{letter}: {name}" for name, letter in names.items())
-    return f"Processors: {said}.\n\n{markdown([head, *rows])}"
+    return markdown([["function", "against", "on", *sizes], *rows])
 
 
 def bold(ratio: str) -> str:
