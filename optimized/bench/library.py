@@ -58,7 +58,25 @@ def expected_attention(given: dict[str, Any]) -> Call:
     return lambda: press.score(layer_stub(), keys, keys, values, None, {})
 
 
-PRESSES = dict(snapkv=snapkv, knorm=knorm, expected_attention=expected_attention)
+def kvzip_chunk(given: dict[str, Any]) -> Call:
+    """Return a call of KVzipPress on the first chunk, whose repetition the cache holds."""
+    theirs, queries = import_module("kvpress.presses.kvzip_press"), given["queries"]
+    vars(theirs)["get_prerope_query_states"] = lambda _, __: queries
+    press, tokens, count = theirs.KVzipPress(), given["keys"].shape[-2], queries.shape[-2]
+    press.context_length, press.start_idx = tokens, press.n_sink
+    press.end_idx = min(tokens, press.n_sink + given["chunk"])
+    keys = torch.cat([given["keys"], given["repeat_keys"]], -2)
+    press.score_val = torch.zeros(1, 1, KV_HEADS, tokens, dtype=keys.dtype)
+    layer, hidden = layer_stub(), keys.new_empty(1, count, 1)
+    layer.layer_idx = 0
+    still = torch.ones(1, count, WIDTH, dtype=keys.dtype)
+    places = dict(position_embeddings=(still, torch.zeros_like(still)))
+    return lambda: press.score_kvzip(layer, hidden, keys, keys, None, places)
+
+
+PRESSES = dict(
+    snapkv=snapkv, knorm=knorm, expected_attention=expected_attention, kvzip_chunk=kvzip_chunk
+)
 """The call of a press on the inputs of a function."""
 
 

@@ -39,7 +39,7 @@ COLUMNS = (
     *("shape", "processor", "threads", "versions", "commit", "code", "date"),
 )
 ASKED = (
-    *("snapkv", "cake", "knorm", "expected_attention", "kvzip", "fastkvzip", "h2o_mass"),
+    *("snapkv", "cake", "knorm", "expected_attention", "kvzip_chunk", "fastkvzip", "h2o_mass"),
     *("retain", "evict", "compress", "ragged_attention", "hubkv_refine", "hubkv_compress"),
     *("graphkv_refine", "graphkv_compress", "attention_mass", "kcvt", "hex_compress"),
     *("hex_reconstruct", "hex_attention"),
