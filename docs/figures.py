@@ -9,9 +9,8 @@ import csv
 import json
 import re
 import sys
-from itertools import groupby, product
+from itertools import product
 from statistics import median
-from textwrap import indent
 
 import method_pictures  # noqa: F401  registers the pictures of the methods
 import observation_pictures  # noqa: F401  registers those of masks and measurements
@@ -26,12 +25,9 @@ from shipped_tables import tables
 
 import reference as kv
 from optimized.bench.report import (
-    COLUMNS,
     gpu_measurements_markdown,
     markdown,
 )
-
-SHOWN, WHERE = COLUMNS[1:9], COLUMNS[9:]
 
 
 def clustered_scores(tokens: int = 48) -> torch.Tensor:
@@ -113,22 +109,6 @@ def bytes_by_part(axes: Axes) -> None:
     axes.set(xlabel="percent of fp16", xlim=(0, 38))
     axes.invert_yaxis()
     axes.legend(ncols=6, loc="upper right", bbox_to_anchor=(1.0, 1.18), markerscale=0.5)
-
-
-def timings() -> str:
-    """Return the benchmarks' last figures as a table, if there are any."""
-    file = DOCS / "performance.csv"
-    if not file.exists():
-        return "None yet: `python -m optimized.bench NAME --write` writes them.\n"
-    parts, rows = [], list(csv.DictReader(file.read_text().splitlines()))
-    for (bench, *where), found in groupby(rows, lambda row: [row[x] for x in ("bench", *WHERE)]):
-        some = list(found)
-        slower = sum(float(row["ratio"]) < 1 for row in some)
-        about = f"{bench}: {len(some)} rows, {slower} of them below 1 ×"
-        cells = [SHOWN, *([row[x] for x in SHOWN] for row in some)]
-        said = ", ".join(f"{name} {value}" for name, value in zip(WHERE, where, strict=True))
-        parts.append(f'??? info "{about}"\n\n' + indent(f"{said}\n\n{markdown(cells)}", " " * 4))
-    return "\n".join(parts)
 
 
 def presses() -> dict[str, str]:
@@ -244,7 +224,6 @@ def main() -> None:
     draw_figures(sys.argv[1:])
     if sys.argv[1:]:
         return
-    (FOLDER / "performance.txt").write_text(timings())
     (FOLDER / "measured.txt").write_text(gpu_measurements_markdown())
     (FOLDER / "kvpress_costs.txt").write_text(costs())
     (FOLDER / "one_prompt.txt").write_text(

@@ -177,6 +177,15 @@ def assert_rounded_once(actual: Tensor, exact: Tensor, scale: Tensor | float = 0
         raise Unequal(says, actual, exact.to(actual.dtype))
 
 
+def assert_near(actual: Tensor, exact: Tensor) -> None:
+    """Check that no number is further off than 128 roundings of the largest in the tensor."""
+    same = actual.double() == exact.double()  # also where both are infinite
+    error = (actual.double() - exact.double()).abs().masked_fill(same, 0)
+    size = exact.double().abs().nan_to_num(0, 0, 0)
+    allowed = 8 * rounding(exact.dtype, size.amax() if size.numel() else size.new_zeros(()))
+    assert (error <= allowed).all(), f"{actual} is not near {exact}"
+
+
 def assert_at_most(low: Tensor, high: Tensor) -> None:
     """Check that `low` <= `high`, up to the rounding of the larger magnitude."""
     low, high = torch.broadcast_tensors(low, high)

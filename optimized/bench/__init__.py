@@ -11,6 +11,8 @@ Write a `Case` if the fast side is a chain of functions, or if the slow side is 
 `against` names the slow side. A file that reproduces timings of a paper names their id and gives
 the paper's figure as `paper`.
 
+`straightforward` and `library` are other commands: `ratios` says how they measure.
+
 A run has three steps. First it runs the agreement tests of the functions that cases name and of
 those in a file's `ALSO`; if one fails, nothing is timed. Then it times both sides of every case in
 one process: the figure is the median of several calls, and the first call is timed separately. Last

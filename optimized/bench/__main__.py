@@ -1,7 +1,7 @@
 """`python -m optimized.bench NAME [NAME ...]`: run agreement tests, then time.
 
-Two names are separate commands: `aot` compiles every kernel and times none; `cuda` times all of
-them on a GPU.
+Four names are separate commands: `aot` compiles every kernel and times none; `cuda` times all of
+them on a GPU; `straightforward` and `library` measure ratios to the plain way and to kvpress.
 """
 
 import argparse
@@ -67,6 +67,8 @@ def main() -> None:
         import_module("optimized.bench.aot").main()
     if sys.argv[1:2] == ["cuda"]:
         return import_module("optimized.bench.gpu_benchmarks").main(sys.argv[2:])
+    if sys.argv[1:2] in (["straightforward"], ["library"]):
+        return import_module("optimized.bench.ratios").main(sys.argv[1:])
     given = arguments()
     modules = {
         name: import_module(f"optimized.bench.bench_{name}") for name in given.names or NAMES

@@ -24,9 +24,9 @@ def agreement(functions: list[str], device: str, *words: str) -> int:
     return run_pytest(str(file), "-q", "-p", "no:cacheprovider", *chosen, *words)
 
 
-def check_agreement(functions: list[str], device: str) -> None:
+def check_agreement(functions: list[str], device: str, *words: str) -> None:
     """Run the agreement tests of functions; exit if one fails."""
-    if functions and (failed := agreement(functions, device)):
+    if functions and (failed := agreement(functions, device, *words)):
         sys.exit(failed)
 
 

@@ -15,7 +15,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import optimized as kv
 from optimized import models
-from optimized.bench.timing_harness import Case, Inputs, normal
+from optimized.bench.timing_harness import HIDDEN, Case, Inputs, gate
 
 ALSO = ("hubkv_compress", "graphkv_compress", "fastkvzip", "snapkv", "pyramidkv_budgets")
 BASES = ("snapkv", "pyramidkv", "knorm")
@@ -23,7 +23,7 @@ LENGTHS, RATIO, KEEP, NEW = (1024, 2048), 0.95, 512, 32
 GRAPH = kv.GraphSettings(8, adaptive=False)
 KV_HEADS, WIDTH = 4, 64
 CONFIG = LlamaConfig(
-    hidden_size=1024,
+    hidden_size=HIDDEN,
     intermediate_size=2816,
     num_hidden_layers=2,
     num_attention_heads=4 * KV_HEADS,
@@ -41,20 +41,6 @@ def model(ours: bool) -> Any:
         return models.attach(deepcopy(model(ours=False)))
     torch.manual_seed(0)
     return LlamaForCausalLM(CONFIG).eval()
-
-
-def gate(kv_heads: int) -> kv.GateWeights:
-    """Return random weights of a FastKVzip gate with 4 queries per key head."""
-    group, dim, hidden = 4, 16, CONFIG.hidden_size
-    return kv.GateWeights(
-        normal(0, kv_heads, group, dim, hidden) / 32,
-        normal(1, kv_heads, group, dim),
-        torch.ones(dim),
-        normal(2, kv_heads, dim, hidden) / 32,
-        torch.ones(dim),
-        normal(3, kv_heads, 16, dim),
-        normal(4, kv_heads, group),
-    )
 
 
 def prompt(tokens: int) -> Inputs:

@@ -6,8 +6,7 @@ from typing import Any
 import torch
 
 import optimized as kv
-from optimized.bench.bench_models import gate
-from optimized.bench.timing_harness import Case, Inputs, normal, reference_case
+from optimized.bench.timing_harness import Case, Inputs, gate, normal, reference_case
 
 ALSO = ("select", "hex_mask", "half_edge_pairing", "double_edge_swaps", "connecting_swaps")
 KV_HEADS, QUERY_HEADS, WIDTH, TOKENS, WINDOW, KEEP = 8, 32, 128, 960, 32, 256

@@ -10,6 +10,8 @@ import optimized
 import reference
 
 Inputs = dict[str, Any]
+HIDDEN = 1024
+"""The width of the hidden states."""
 
 
 class Case(NamedTuple):
@@ -40,6 +42,20 @@ def reference_case(name: str, shape: str, inputs: Callable[[], Inputs]) -> Case:
 def normal(seed: int, *shape: int) -> Tensor:
     """Return a tensor of standard normal numbers."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def gate(kv_heads: int) -> optimized.GateWeights:
+    """Return random weights of a FastKVzip gate with 4 queries per key head."""
+    group, dim, hidden = 4, 16, HIDDEN
+    return optimized.GateWeights(
+        normal(0, kv_heads, group, dim, hidden) / 32,
+        normal(1, kv_heads, group, dim),
+        torch.ones(dim),
+        normal(2, kv_heads, dim, hidden) / 32,
+        torch.ones(dim),
+        normal(3, kv_heads, 16, dim),
+        normal(4, kv_heads, group),
+    )
 
 
 def moved(value: Any, device: torch.device) -> Any:

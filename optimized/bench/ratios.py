@@ -1,0 +1,265 @@
+"""Ratios on a CPU: `python -m optimized.bench straightforward [FUNCTION ...]`, and `library`.
+
+The first measures every function against the plain way to it and against the reference, the second
+the scorers against kvpress, where that is installed. Both sides are called in turns in one process
+on one thread, and the ratio is the median of the pairs, by process time. A row is printed when it
+is measured, and written to docs/ratios.csv. A row of the same code on the same processor is not
+measured again, except with `--anew`.
+"""
+
+import argparse
+import csv
+import hashlib
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from functools import partial
+from io import StringIO
+from itertools import product
+from pathlib import Path
+from statistics import median
+from textwrap import indent
+from time import process_time
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import optimized
+import reference
+from optimized.bench.agreement import check_agreement
+from optimized.bench.report import ROOT, commit, installed, markdown, write_atomically
+
+FILE, PAGE = ROOT / "docs/ratios.csv", ROOT / "docs/performance.md"
+SIZES, DTYPES = (1024, 4096, 16384), (torch.float32, torch.bfloat16)
+PLAIN, REFERENCE = "straightforward", "reference"
+SECONDS, PAIRS, PATIENCE = 0.25, 41, 0.2
+"""How long a row is measured, the most pairs, and the most seconds of a call at a smaller size."""
+COLUMNS = (
+    *("function", "against", "tokens", "dtype", "ratio", "ours ms", "theirs ms", "pairs"),
+    *("shape", "processor", "threads", "versions", "commit", "code", "date"),
+)
+ASKED = (
+    *("snapkv", "cake", "knorm", "expected_attention", "kvzip_chunk", "fastkvzip", "h2o_mass"),
+    *("retain", "evict", "compress", "ragged_attention", "hubkv_refine", "hubkv_compress"),
+    *("graphkv_refine", "graphkv_compress", "attention_mass", "kcvt", "hex_compress"),
+    *("hex_reconstruct", "hex_attention"),
+)
+"""The functions of the first table: what a system is made of."""
+Line = dict[str, str]
+Key = tuple[str, ...]
+
+
+def processor() -> str:
+    """Return the processor's class: its name without a number, and its widest vectors."""
+    about = Path("/proc/cpuinfo")
+    text = about.read_text() if about.exists() else ""
+    names = [line.partition(":")[2] for line in text.splitlines() if line.startswith("model name")]
+    name = names[0].split("@")[0].strip() if names else "unknown processor"
+    return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
+
+
+def code() -> str:
+    """Return a hash of the measured code and of the plain ways."""
+    folders = ("reference", "optimized/vector", "optimized/bench/straightforward")
+    files = [file for folder in folders for file in sorted((ROOT / folder).rglob("*.py"))]
+    digest = hashlib.sha256()
+    for file in (*files, ROOT / "optimized/_dispatch.py"):
+        digest.update(f"{file.relative_to(ROOT)}\n".encode() + file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def timed(call: Callable[[], object]) -> float:
+    """Return the process time of a call in seconds."""
+    start = process_time()
+    call()
+    return process_time() - start
+
+
+def paired(ours: Callable[[], object], theirs: Callable[[], object]) -> list[tuple[float, float]]:
+    """Call both sides in turns; the first call of each is not counted, unless it takes seconds."""
+    first = timed(ours), timed(theirs)
+    if sum(first) > 8 * SECONDS:
+        return [first]
+    pairs, spent = list[tuple[float, float]](), 0.0
+    while len(pairs) < 3 or (spent < SECONDS and len(pairs) < PAIRS):
+        pairs.append((timed(ours), timed(theirs)))
+        spent += sum(pairs[-1])
+    return pairs
+
+
+def agree(ours: Any, theirs: Any) -> bool:
+    """Whether both results have the same shapes and numbers within a tenth."""
+    one, other = leaves(ours), leaves(theirs)
+    return len(one) == len(other) and all(
+        a.shape == b.shape and ((a.double() - b.double()).abs() <= 0.1 * scale(a)).all()
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def scale(x: Tensor) -> Tensor:
+    """Return the largest magnitude of a tensor."""
+    return x.double().abs().amax().clamp(min=1e-30) if x.numel() else torch.tensor(1.0)
+
+
+def leaves(result: Any) -> list[Tensor]:
+    """Return the tensors and numbers of a result, in order."""
+    if isinstance(result, Tensor):
+        return [torch.where(result.isinf(), 0, result) if result.is_floating_point() else result]
+    if isinstance(result, tuple | list):
+        return [leaf for part in result for leaf in leaves(part)]
+    return [torch.tensor(result)] if isinstance(result, int | float) else []
+
+
+class Table:
+    """The rows in the file, which every new row joins at once."""
+
+    def __init__(self, file: Path, anew: bool) -> None:
+        self.file, self.anew = file, anew
+        lines = csv.DictReader(StringIO(file.read_text())) if file.exists() else ()
+        self.lines: dict[Key, Line] = {key_of(line): line for line in lines}
+        versions = f"torch {torch.__version__}, kvpress {installed('kvpress')}"
+        self.about = dict(processor=processor(), threads="1", versions=versions, commit=commit())
+        self.about |= dict(code=code(), date=datetime.now(UTC).date().isoformat())
+
+    def known(self, given: Line) -> Line | None:
+        """Return the row of the same code on the same processor, if it was measured."""
+        there = self.lines.get(key_of(given | self.about))
+        same = there and not self.anew and there["code"] == self.about["code"]
+        return there if same else None
+
+    def add(self, given: Line) -> Line:
+        """Print a row and write it."""
+        line = {column: (given | self.about).get(column, "") for column in COLUMNS}
+        self.lines[key_of(line)] = line
+        shown = ("function", "against", "tokens", "dtype", "ratio", "ours ms", "theirs ms")
+        print(*(line[column] for column in shown), sep="\t", flush=True)
+        text = StringIO(newline="")
+        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.lines[key] for key in sorted(self.lines))
+        write_atomically(self.file, text.getvalue())
+        return line
+
+
+def key_of(line: Line) -> Key:
+    """Return what tells rows apart."""
+    names = ("function", "against", "tokens", "dtype", "processor", "threads")
+    return tuple(line[name].zfill(6) if name == "tokens" else line[name] for name in names)
+
+
+def measured(ours: Callable[[], object], theirs: Callable[[], object]) -> Line:
+    """Return the ratio and the times of both sides."""
+    pairs = paired(ours, theirs)
+    here, there = (1000 * median(side) for side in zip(*pairs, strict=True))
+    ratio = median(theirs / max(ours, 1e-9) for ours, theirs in pairs)
+    return dict(zip(("ratio", "ours ms", "theirs ms"), (f"{x:.3g}" for x in (ratio, here, there)),
+                    strict=True)) | dict(pairs=str(len(pairs)))  # fmt: skip
+
+
+def straightforward(table: Table, names: list[str]) -> None:
+    """Measure functions against the plain way and the reference, small sizes first."""
+    from optimized.bench.straightforward import ROWS
+
+    slow = dict[str, str]()
+    for against, tokens, name, dtype in product((PLAIN, REFERENCE), SIZES, names, DTYPES):
+        row, kind = ROWS[name], str(dtype)[6:]
+        line = dict(function=name, against=against, tokens=str(tokens), dtype=kind)
+        line |= dict(shape=row.shape.format(tokens), ratio="differs")
+        known = table.known(line)
+        if known is None and (tokens > row.most or (against == REFERENCE and name in slow)):
+            known = table.add(line | dict(ratio="too large" if tokens > row.most else slow[name]))
+        if known is None:
+            given, ours = row.inputs(tokens, dtype), getattr(optimized, name)
+            theirs = row.plain if against == PLAIN else getattr(reference, name)
+            if (
+                against == REFERENCE
+                or dtype != torch.float32  # where ordinary scores are tied
+                or agree(row.compared(ours(**given)), theirs(**given))
+            ):
+                line |= measured(partial(ours, **given), partial(theirs, **given))
+            known = table.add(line)
+        if against == REFERENCE and is_number(known):
+            seconds = float(known["theirs ms"]) / 1000
+            if seconds > PATIENCE:
+                slow[name] = f"skipped: {seconds:.1f} s at {tokens} tokens"
+
+
+def is_number(line: Line) -> bool:
+    """Whether a row has a ratio."""
+    return line["ratio"][:1].isdigit()
+
+
+def summary(lines: Iterable[Line]) -> str:
+    """Return the tables of the page: first what most users call, then everything else."""
+    found: dict[Key, dict[str, str]] = {}
+    for line in lines:
+        if line["against"] != REFERENCE and is_number(line):
+            rival = "plain" if line["against"] == PLAIN else line["against"]
+            key = (line["function"], rival, f"{line['processor']}, {line['threads']} thread")
+            kind = "f32" if line["dtype"] == "float32" else "bf16"
+            found.setdefault(key, {})[f"{int(line['tokens']) // 1024}K {kind}"] = line["ratio"]
+    names = {place: chr(65 + at) for at, place in enumerate(sorted({key[2] for key in found}))}
+    said = "; ".join(f"{letter}: {place}" for place, letter in names.items())
+    parts = {
+        True: {key: found[key] for key in found if key[0] in ASKED},
+        False: {key: found[key] for key in found if key[0] not in ASKED},
+    }
+    first, rest = (table_of(parts[asked], names) for asked in (True, False))
+    rest = indent(rest, " " * 4)
+    return f'Processors: {said}.\n\n{first}\n??? info "All other functions"\n\n{rest}'
+
+
+def table_of(found: dict[Key, dict[str, str]], names: dict[str, str]) -> str:
+    """Return a line for each function and rival, the slowest first."""
+    sizes = [f"{size // 1024}K {kind}" for size in SIZES for kind in ("f32", "bf16")]
+    rows = [
+        [f"`{key[0]}`", key[1], names[key[2]], *(bold(found[key].get(size, "–")) for size in sizes)]
+        for key in sorted(found, key=lambda key: min(map(float, found[key].values())))
+    ]
+    return markdown([["function", "against", "on", *sizes], *rows])
+
+
+def bold(ratio: str) -> str:
+    """Return a ratio, in bold if it is below 1."""
+    return f"**{ratio}**" if ratio[:1].isdigit() and float(ratio) < 1 else ratio
+
+
+BEGIN, END = "<!-- ratios -->", "<!-- end of ratios -->"
+
+
+def with_summary(page: str, lines: Iterable[Line]) -> str:
+    """Return a page with the table between its markers."""
+    head, rest = page.split(BEGIN)
+    return f"{head}{BEGIN}\n\n{summary(lines)}\n{END}{rest.split(END)[1]}"
+
+
+def main(words: list[str]) -> None:
+    """Measure, print, and write the rows and the page."""
+    parser = argparse.ArgumentParser(prog="python -m optimized.bench", description=__doc__)
+    parser.add_argument("what", choices=("straightforward", "library"))
+    parser.add_argument("names", nargs="*", metavar="FUNCTION")
+    parser.add_argument("--anew", action="store_true", help="measure known rows again")
+    parser.add_argument("--file", type=Path, default=FILE, help="where rows are kept")
+    given = parser.parse_args(words)
+    torch.set_num_threads(1)
+    table = Table(given.file, given.anew)
+    if given.what == "library":
+        from optimized.bench.library import PRESSES as known
+        from optimized.bench.library import library as measure
+    else:
+        from optimized.bench.straightforward import ROWS as known
+
+        measure = straightforward
+    if unknown := {*given.names} - {*known}:
+        parser.error(f"no row of {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    names = given.names or list(known)
+    check_agreement(sorted(names), "cpu", "--examples", "5")
+    with torch.no_grad():
+        measure(table, names)
+    below = [line for line in table.lines.values() if is_number(line) and float(line["ratio"]) < 1]
+    print(f"below 1: {len(below)} of {len(table.lines)} rows")
+    if given.file == FILE:
+        write_atomically(PAGE, with_summary(PAGE.read_text(), table.lines.values()))
+
+
+__all__ = ["main"]

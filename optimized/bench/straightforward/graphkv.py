@@ -1,0 +1,179 @@
+"""Plain ways to GraphKV's functions."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import optimized as kv
+from optimized.bench.straightforward.rows import importance, keys_alone, layer, row, scored
+from optimized.bench.straightforward.selection import marked
+from optimized.bench.timing_harness import Inputs, normal
+
+KEEP, SOURCES, COUNT = 512, 153, 16
+"""A budget, 30 % of it, and the neighbours of each source."""
+GRAPH = "one graph of keys of 1024, {} tokens, 153 sources"
+PAIRS = 4096
+
+
+def nodes(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return the concatenated keys of a layer, and the sources."""
+    keys = normal(1, tokens, 1024).to(dtype)
+    return dict(keys=keys, sources=importance(3, tokens).topk(min(SOURCES, tokens)).indices)
+
+
+def graph(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return the edges of the sources, and the neighbours."""
+    given = nodes(tokens, dtype)
+    weights = kv.edges(**given)
+    reached = kv.neighbours(weights, given["sources"], COUNT)
+    return dict(scores=importance(3, tokens).to(dtype), weights=weights, neighbours=reached)
+
+
+@row(scored(count=SOURCES), "8 heads, {} tokens, 153 sources")
+def source_tokens(scores: Tensor, count: int) -> Tensor:
+    """Take the largest."""
+    return scores.topk(count).indices
+
+
+@row(nodes, GRAPH)
+def edges(keys: Tensor, sources: Tensor) -> Tensor:
+    """Normalise, and multiply the sources by all."""
+    unit = F.normalize(keys.float(), dim=-1)
+    return unit[sources] @ unit.mT
+
+
+def weighed(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return the edges of the sources, and how many neighbours each has."""
+    given = nodes(tokens, dtype)
+    return dict(weights=kv.edges(**given).to(dtype), sources=given["sources"], count=COUNT)
+
+
+@row(weighed, GRAPH + ", 16 neighbours")
+def neighbours(weights: Tensor, sources: Tensor, count: int) -> Tensor:
+    """Leave out each source itself, and mark the strongest edges."""
+    others = weights.scatter(-1, sources[:, None], -torch.inf)
+    return marked(others, others.topk(count, sorted=False).indices)
+
+
+@row(graph, GRAPH + ", 16 neighbours")
+def decay(scores: Tensor, weights: Tensor, neighbours: Tensor) -> Tensor:
+    """Multiply by what each source leaves."""
+    return (scores * (1 - weights * neighbours).prod(-2)).to(scores.dtype)
+
+
+@row(graph, GRAPH + ", 16 neighbours")
+def enhance(scores: Tensor, weights: Tensor, neighbours: Tensor) -> Tensor:
+    """Multiply by what each source adds."""
+    return (scores * (1 + weights * neighbours).prod(-2)).to(scores.dtype)
+
+
+def reached(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return scores and neighbours."""
+    given = graph(tokens, dtype)
+    return {name: given[name] for name in ("scores", "neighbours")}
+
+
+@row(reached, GRAPH + ", 16 neighbours")
+def banish(scores: Tensor, neighbours: Tensor) -> Tensor:
+    """Fill where any source reaches."""
+    return scores.masked_fill(neighbours.any(-2), -torch.inf)
+
+
+@row(lambda tokens, dtype: dict(vectors=keys_alone(tokens, dtype)["keys"]), "8 heads, {} tokens")
+def concatenate_heads(vectors: Tensor) -> Tensor:
+    """Move the heads beside the channels."""
+    return vectors.movedim(-3, -2).flatten(-2)
+
+
+def refining(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return scores and keys of a layer, with a budget."""
+    return scored(keep=KEEP, count=COUNT)(tokens, dtype) | keys_alone(tokens, dtype)
+
+
+@row(refining, "8 key heads of 128, {} tokens, 153 sources, 16 neighbours")
+def graphkv_refine(scores: Tensor, keys: Tensor, keep: int, count: int) -> Tensor:
+    """Multiply the mean score of each token by what its sources leave."""
+    unit = F.normalize(keys[0].movedim(0, 1).flatten(1).float(), dim=-1)
+    mean = scores[0].float().mean(0)
+    sources = mean.topk(int(0.3 * keep)).indices
+    weights = (unit[sources] @ unit.mT).scatter_(-1, sources[:, None], -torch.inf)
+    best = weights.topk(count, sorted=False)
+    refined = mean.scatter_reduce(0, best.indices.flatten(), 1 - best.values.flatten(), "prod")
+    return refined.to(scores.dtype).expand_as(scores)
+
+
+def selecting(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return a layer, its scores and a budget."""
+    scores = importance(3, 1, 8, tokens).to(dtype)
+    both = kv.Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
+    rest = dict(scored=both, keep=KEEP, refinement=kv.GraphSettings(COUNT))
+    return layer(tokens, dtype) | rest
+
+
+SELECTING = "8 key heads of 128, {} tokens, 512 kept"
+
+
+@row(selecting, SELECTING)
+def graphkv_select(keys: Tensor, values: Tensor, scored: Any, keep: int, refinement: Any) -> Tensor:
+    """Refine, and mark the largest scores of each head."""
+    count = min(refinement.count, keys.shape[-2] // 1000)
+    refined = graphkv_refine(scored.scores.float(), keys, keep, count)
+    return marked(refined, refined.topk(keep, sorted=False).indices)
+
+
+@row(selecting, SELECTING)
+def graphkv_compress(
+    keys: Tensor, values: Tensor, scored: Any, keep: int, refinement: Any
+) -> tuple[Tensor, ...]:
+    """Refine, take the largest scores, which are those of every head, and copy the entries."""
+    count = min(refinement.count, keys.shape[-2] // 1000)
+    refined = graphkv_refine(scored.scores.float(), keys, keep, count)
+    best = refined[0, 0].topk(keep, sorted=False).indices.sort().values
+    kept = (x.index_select(-2, best) for x in (keys, values))
+    return *kept, best.expand(1, 8, -1)
+
+
+def one_head(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return the keys of one head."""
+    return dict(keys=normal(1, tokens, 128).to(dtype))
+
+
+@row(one_head, "one head of 128, {} tokens", PAIRS)
+def cosine_matrix(keys: Tensor) -> Tensor:
+    """Normalise, and multiply all by all."""
+    unit = F.normalize(keys.float(), dim=-1)
+    return unit @ unit.mT
+
+
+@row(one_head, "one head of 128, {} tokens", PAIRS)
+def cosine_distribution(keys: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Describe the upper triangle."""
+    similarity = cosine_matrix(keys)
+    pairs = similarity[torch.ones_like(similarity, dtype=torch.bool).triu(1)]
+    variance, mean = torch.var_mean(pairs, correction=0)
+    return mean, variance, torch.histc(pairs, 50, -1, 1).long()
+
+
+@row(keys_alone, "8 key heads of 128, {} tokens")
+def principal_components(keys: Tensor) -> Tensor:
+    """Project on the two first eigenvectors, each with its largest number positive."""
+    centred = keys.double() - keys.double().mean(-2, keepdim=True)
+    axes = torch.linalg.eigh(centred.mT @ centred).eigenvectors[..., -2:].flip(-1)
+    largest = axes.abs().argmax(-2, keepdim=True)
+    return (centred @ (axes * axes.gather(-2, largest).sign())).float()
+
+
+def haystack(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return a text and a needle."""
+    del dtype
+    return dict(haystack=torch.arange(tokens), needle=torch.arange(16), length=tokens, depth=0.5)
+
+
+@row(haystack, "{} tokens")
+def hide_needle(haystack: Tensor, needle: Tensor, length: int, depth: float) -> Tensor:
+    """Concatenate."""
+    around = length - len(needle)
+    place = int(depth * around)
+    return torch.cat([haystack[:place], needle, haystack[place:around]])

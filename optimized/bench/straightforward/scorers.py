@@ -1,0 +1,212 @@
+"""Plain ways to the scorers."""
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import optimized as kv
+from optimized.bench.straightforward.attention import SHAPE, WINDOW, attention_weights
+from optimized.bench.straightforward.rows import (
+    KV_HEADS,
+    QUERY_HEADS,
+    WIDTH,
+    asked,
+    first_field,
+    importance,
+    keys_alone,
+    layer,
+    row,
+)
+from optimized.bench.timing_harness import Inputs, gate, normal
+
+SINKS, KERNEL = 4, 5
+LAYER = "8 key heads of 128, {} tokens"
+
+
+def of_groups(weights: Tensor) -> Tensor:
+    """Put the query heads of each key head on an axis of their own."""
+    return weights.unflatten(1, (KV_HEADS, -1))
+
+
+@row(asked(WINDOW), SHAPE + "32 queries", compared=first_field)
+def snapkv(queries: Tensor, keys: Tensor) -> Tensor:
+    """Sum over the window, pool, and average the group."""
+    observed = attention_weights(queries, keys)[..., :-WINDOW].sum(-2)
+    pooled = F.avg_pool1d(observed, KERNEL, 1, KERNEL // 2)
+    return F.pad(of_groups(pooled).mean(2), (0, WINDOW))
+
+
+@row(asked(WINDOW), SHAPE + "32 queries", compared=first_field)
+def cake(queries: Tensor, keys: Tensor) -> Tensor:
+    """Take mean and variance over the window, pool, and average the group."""
+    variance, mean = torch.var_mean(attention_weights(queries, keys)[..., :-WINDOW], -2)
+    pooled = F.avg_pool1d(mean + 200 * variance, KERNEL, 1, KERNEL // 2)
+    return F.pad(of_groups(pooled).mean(2), (0, WINDOW))
+
+
+@row(asked(WINDOW), SHAPE + "32 queries")
+def cake_preference(queries: Tensor, keys: Tensor) -> Tensor:
+    """Multiply the entropy of the weights by their variance over the window."""
+    seen = attention_weights(queries, keys)[..., :-WINDOW]
+    entropy = -(seen * (seen + 1e-10).log()).sum((-3, -2, -1))
+    return entropy * seen.var(-2).sum((-2, -1))
+
+
+def prompt(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return the queries of a whole prompt."""
+    return dict(queries=normal(0, 1, QUERY_HEADS, tokens, WIDTH).to(dtype))
+
+
+@row(prompt, "32 query heads of 128, {} tokens", compared=lambda found: found[2:])
+def query_statistics(queries: Tensor) -> tuple[Tensor, Tensor]:
+    """Take the mean and the covariance of the queries after the sinks."""
+    content = queries[..., SINKS:, :].float()
+    mean = content.mean(-2)
+    centred = content - mean[..., None, :]
+    return mean, centred.mT @ centred / content.shape[-2]
+
+
+def frequencies(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return the frequencies of a rotary embedding."""
+    return dict(frequencies=(10000 ** -(torch.arange(64) / 64)).to(dtype), start=tokens)
+
+
+@row(frequencies, "512 positions from {} on, a width of 128")
+def mean_rotation(frequencies: Tensor, start: int) -> Tensor:
+    """Average cosines and sines over the positions."""
+    angles = torch.outer(torch.arange(start, start + 512).double(), frequencies.double())
+    cosines, sines = angles.cos().mean(0).diag(), angles.sin().mean(0).diag()
+    return torch.cat([torch.cat([cosines, -sines], 1), torch.cat([sines, cosines], 1)]).float()
+
+
+def moments(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return statistics of queries, a rotation and a layer."""
+    statistics = kv.query_statistics(normal(0, 1, QUERY_HEADS, 512, WIDTH).to(dtype))
+    rotation = kv.mean_rotation(frequencies(tokens, torch.float32)["frequencies"], tokens)
+    return layer(tokens, dtype) | dict(statistics=statistics, rotation=rotation)
+
+
+@row(moments, "32 query heads, " + LAYER, compared=first_field)
+def expected_attention(statistics: Any, keys: Tensor, values: Tensor, rotation: Tensor) -> Tensor:
+    """Turn the moments, and take the logarithm of the expected weight of every key."""
+    mean = of_groups(statistics.mean @ rotation.mT)[..., None]
+    covariance = of_groups(rotation @ statistics.covariance @ rotation.mT)
+    content = keys[:, :, None, SINKS:].float()
+    logits = (content @ mean)[..., 0] / math.sqrt(WIDTH)
+    logits += ((content @ covariance) * content).sum(-1) / (2 * WIDTH)
+    scores = F.pad(logits.softmax(-1).mean(2), (SINKS, 0))
+    return scores * values.float().norm(dim=-1)
+
+
+CHUNK, REPEAT = 1024, 128
+
+
+def repetition(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return a layer, and the queries and keys that repeat its first chunk."""
+    queries = normal(0, 1, QUERY_HEADS, REPEAT, WIDTH).to(dtype)
+    repeat_keys = normal(2, 1, KV_HEADS, REPEAT, WIDTH).to(dtype)
+    given = dict(queries=queries, repeat_keys=repeat_keys, index=0, chunk=CHUNK)
+    return given | keys_alone(tokens, dtype)
+
+
+@row(repetition, SHAPE + "a chunk of 1024, 128 queries")
+def kvzip_chunk(
+    queries: Tensor, keys: Tensor, repeat_keys: Tensor, index: int, chunk: int
+) -> Tensor:
+    """Attend to sinks, chunk and repetition, and keep each token's largest weight."""
+    start = SINKS + index * chunk
+    part = keys[:, :, start : start + chunk]
+    seen = torch.cat([keys[:, :, :SINKS], part, repeat_keys], 2)
+    weights = attention_weights(queries, seen)[..., SINKS : SINKS + part.shape[2]]
+    scores = weights.new_zeros(keys.shape[:-1])
+    scores[..., start : start + chunk] = of_groups(weights).amax((2, 3))
+    return scores
+
+
+def repetitions(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return a layer, and the queries and keys that repeat its chunks."""
+    one, chunks = repetition(tokens, dtype), -(-(tokens - SINKS) // CHUNK)
+    several = {name: (one[name],) * chunks for name in ("queries", "repeat_keys")}
+    return several | dict(keys=one["keys"], chunk=CHUNK)
+
+
+@row(repetitions, SHAPE + "chunks of 1024, 128 queries each", compared=first_field)
+def kvzip(
+    queries: tuple[Tensor, ...], keys: Tensor, repeat_keys: tuple[Tensor, ...], chunk: int
+) -> Tensor:
+    """Score one chunk after another."""
+    scores = keys.new_zeros(keys.shape[:-1], dtype=torch.float32)
+    for index, asking in enumerate(queries):
+        seen = torch.cat([keys[:, :, :SINKS], part := keys[:, :, SINKS:].split(chunk, 2)[index]], 2)
+        seen = torch.cat([seen, repeat_keys[index]], 2)
+        weights = attention_weights(asking, seen)[..., SINKS : SINKS + part.shape[2]]
+        start = SINKS + index * chunk
+        scores[..., start : start + chunk] = of_groups(weights).amax((2, 3))
+    return scores
+
+
+def states(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return hidden states and the weights of a gate."""
+    hidden = normal(5, 1, tokens, 1024).to(dtype)
+    return dict(hidden=hidden, weights=gate(KV_HEADS))
+
+
+@row(states, "hidden states of 1024, {} tokens, 8 key heads", compared=first_field)
+def fastkvzip(hidden: Tensor, weights: kv.GateWeights) -> Tensor:
+    """Project, normalise, and compare each key's logit with those of the learned keys."""
+    dim = weights.query.shape[2]
+    key = F.linear(hidden.float(), weights.key.flatten(0, 1)).unflatten(-1, (KV_HEADS, 1, dim))
+    query = F.linear(hidden.float(), weights.query.flatten(0, 2), weights.query_bias.flatten())
+    query = F.rms_norm(query.unflatten(-1, (KV_HEADS, -1, dim)), [dim], weights.query_scale, 1e-6)
+    key = F.rms_norm(key, [dim], weights.key_scale, 1e-6)
+    logits = (key * query).sum(-1) / math.sqrt(dim) + weights.bias
+    rivals = (query @ weights.learned.mT / math.sqrt(dim)).logsumexp(-1)
+    return (logits - rivals).sigmoid().mean(-1).mT
+
+
+def two_scores(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return scores and their targets."""
+    names = ("scores", "targets")
+    return {name: importance(s, 1, KV_HEADS, tokens).to(dtype) for s, name in enumerate(names)}
+
+
+@row(two_scores, "8 heads, {} tokens")
+def fastkvzip_loss(scores: Tensor, targets: Tensor) -> Tensor:
+    """Call PyTorch's cross entropy."""
+    return F.binary_cross_entropy(scores.float(), targets.float()) * KV_HEADS
+
+
+@row(keys_alone, LAYER, compared=first_field)
+def knorm(keys: Tensor) -> Tensor:
+    """Negate the norm."""
+    return -keys.norm(dim=-1, dtype=torch.float32)
+
+
+@row(asked(256), SHAPE + "256 queries")
+def h2o_mass(queries: Tensor, keys: Tensor) -> Tensor:
+    """Sum the weights over the queries and the group."""
+    return of_groups(attention_weights(queries, keys)).sum((2, 3))
+
+
+def mass_drawn(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return an attention mass and a budget."""
+    return dict(mass=importance(3, 1, KV_HEADS, tokens).to(dtype), keep=tokens // 4)
+
+
+@row(mass_drawn, "8 heads, {} tokens")
+def h2o(mass: Tensor, keep: int) -> tuple[Tensor, Tensor]:
+    """Protect the last half of the budget."""
+    tokens = mass.shape[-1]
+    recent = torch.arange(tokens, device=mass.device) >= tokens - keep // 2
+    return mass.float().clone(), recent.expand(mass.shape)
+
+
+@row(keys_alone, LAYER)
+def streaming_llm(keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Count the tokens."""
+    places = torch.arange(1, keys.shape[-2] + 1, dtype=torch.float32, device=keys.device)
+    places = places.expand(keys.shape[:-1])
+    return places, places <= SINKS

@@ -1,0 +1,136 @@
+"""Plain ways to select entries, and to copy the kept ones."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import optimized as kv
+from optimized.bench.straightforward.hubkv import hubkv_refine
+from optimized.bench.straightforward.rows import KV_HEADS, importance, layer, row, scored
+from optimized.bench.timing_harness import Inputs
+
+SHAPE = "8 heads, {} tokens"
+LAYER = "8 key heads of 128, {} tokens, "
+
+
+def marked(like: Tensor, places: Tensor) -> Tensor:
+    """Return a mask that is true at places."""
+    return torch.zeros_like(like, dtype=torch.bool).scatter_(-1, places, True)
+
+
+def gathered(keys: Tensor, values: Tensor, places: Tensor) -> tuple[Tensor, ...]:
+    """Copy as many entries of every head, in the order of the tokens."""
+    places, heads = places.sort(-1).values, keys.shape[-3]
+    rows = (places + torch.arange(heads)[:, None] * keys.shape[-2]).flatten()
+    shape = (*places.shape, keys.shape[-1])
+    kept = (x.flatten(0, -2).index_select(0, rows).view(shape) for x in (keys, values))
+    return *kept, places
+
+
+@row(scored(), SHAPE)
+def ranking(scores: Tensor) -> Tensor:
+    """Sort."""
+    return scores.argsort(-1, descending=True)
+
+
+def to_keep(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return scores, and a budget of a quarter."""
+    return scored(keep=tokens // 4)(tokens, dtype)
+
+
+@row(to_keep, SHAPE + ", a quarter kept")
+def retain(scores: Tensor, keep: int) -> Tensor:
+    """Mark the largest scores of each head."""
+    return marked(scores, scores.topk(keep, sorted=False).indices)
+
+
+def with_mask(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return scores and a mask of a quarter."""
+    given = to_keep(tokens, dtype)
+    return dict(scores=given["scores"], kept=kv.retain(**given))
+
+
+@row(with_mask, SHAPE)
+def modular_utility(scores: Tensor, kept: Tensor) -> Tensor:
+    """Sum the kept scores."""
+    return (scores.float() * kept).sum(-1)
+
+
+def to_evict(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return a layer and a mask of a quarter."""
+    return layer(tokens, dtype) | dict(kept=with_mask(tokens, dtype)["kept"])
+
+
+@row(to_evict, LAYER + "a quarter kept")
+def evict(keys: Tensor, values: Tensor, kept: Tensor) -> tuple[Tensor, ...]:
+    """Select the rows of the mask."""
+    rows = kept.flatten().nonzero()[:, 0]
+    shape = (*kept.shape[:-1], -1, keys.shape[-1])
+    copies = (x.flatten(0, -2).index_select(0, rows).view(shape) for x in (keys, values))
+    return *copies, (rows % kept.shape[-1]).view(shape[:-1])
+
+
+def protected_scores(tokens: int, dtype: torch.dtype) -> Any:
+    """Return a scorer's result that protects four sinks and the last two percent."""
+    ends = kv.protected_mask(tokens).expand(1, KV_HEADS, tokens)
+    return kv.Scored(importance(3, 1, KV_HEADS, tokens).to(dtype), ends)
+
+
+def layer_scored(**settings: Any) -> Any:
+    """Return the inputs of a selection of a quarter, with settings."""
+
+    def draw(tokens: int, dtype: torch.dtype) -> Inputs:
+        given = dict(scored=protected_scores(tokens, dtype), keep=tokens // 4)
+        return layer(tokens, dtype) | given | settings
+
+    return draw
+
+
+def refining(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return the inputs of HubKV's refinement of a scorer's result."""
+    given = dict(scored=protected_scores(tokens, dtype), keep=tokens // 4)
+    return given | dict(refinement=kv.HubSettings())
+
+
+@row(refining, SHAPE + ", HubKV")
+def refine(scored: Any, keep: int, refinement: kv.HubSettings) -> Tensor:
+    """Refine by the plain way of HubKV."""
+    ratio = 1 - keep / scored.scores.shape[-1]
+    return hubkv_refine(scored.scores.float(), ratio, scored.protected)
+
+
+@row(layer_scored(), LAYER + "a quarter kept")
+def select(keys: Tensor, values: Tensor, scored: Any, keep: int) -> Tensor:
+    """Mark the protected tokens and the largest scores of each head."""
+    return retain(scored.scores.masked_fill(scored.protected, torch.inf), keep)
+
+
+@row(layer_scored(), LAYER + "a quarter kept")
+def compress(keys: Tensor, values: Tensor, scored: Any, keep: int) -> tuple[Tensor, ...]:
+    """Take the largest scores of each head, and copy those entries."""
+    scores = scored.scores.masked_fill(scored.protected, torch.inf)
+    return gathered(keys, values, scores.topk(keep, sorted=False).indices)
+
+
+def of_the_model(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return a layer and its scores, of which a quarter is kept in all heads together."""
+    given = layer_scored()(tokens, dtype)
+    return given | dict(keep=tokens // 4 * KV_HEADS)
+
+
+@row(of_the_model, LAYER + "a quarter kept in all heads together")
+def hubkv_select(keys: Tensor, values: Tensor, scored: Any, keep: int) -> Tensor:
+    """Refine, and mark the largest scores of all heads."""
+    ratio = 1 - keep / scored.scores.numel()
+    refined = hubkv_refine(scored.scores.float(), ratio, scored.protected)
+    refined = refined.masked_fill(scored.protected, torch.inf).flatten()
+    return marked(refined, refined.topk(keep, sorted=False).indices).view_as(scored.scores)
+
+
+@row(of_the_model, LAYER + "a quarter kept in all heads together", compared=lambda made: made[:3])
+def hubkv_compress(keys: Tensor, values: Tensor, scored: Any, keep: int) -> tuple[Tensor, ...]:
+    """Select, and copy the rows of the mask."""
+    rows = hubkv_select(keys, values, scored, keep).flatten().nonzero()[:, 0]
+    copies = (x.flatten(0, -2).index_select(0, rows) for x in (keys, values))
+    return *copies, rows % keys.shape[-2]

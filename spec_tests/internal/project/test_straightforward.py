@@ -1,0 +1,82 @@
+"""The plain ways of the benchmarks give the reference's numbers; every function has one."""
+
+from inspect import isfunction
+
+import pytest
+import torch
+
+import reference
+from optimized.bench import ratios
+from optimized.bench.straightforward import ROWS, WITHOUT
+from spec_tests.accuracy import assert_near, assert_same_kind
+
+TOKENS = 96
+FUNCTIONS = {name for name in reference.__all__ if isfunction(getattr(reference, name))}
+LONGER = {
+    "graphkv_refine": 576,
+    "graphkv_select": 576,
+    "graphkv_compress": 576,
+    "source_tokens": 160,
+}
+LONGER |= {"distance_profile": 256, "autocorrelation": 256}
+"""Functions whose rows keep 512 tokens, or look at more than 96."""
+
+
+def test_every_public_function_has_a_row_or_a_reason():
+    assert {*ROWS} | {*WITHOUT} == FUNCTIONS
+    assert not {*ROWS} & {*WITHOUT}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_plain_way_gives_the_numbers_of_the_reference(name):
+    row = ROWS[name]
+    given = row.inputs(LONGER.get(name, TOKENS), torch.float32)
+    wanted = ratios.leaves(row.compared(getattr(reference, name)(**given)))
+    for one, other in zip(ratios.leaves(row.plain(**given)), wanted, strict=True):
+        if other.is_floating_point():
+            assert_same_kind(one, other)
+            assert_near(one, other)
+        else:
+            assert torch.equal(one, other)
+
+
+def line(**changed):
+    return dict(function="smd", against="reference", tokens="1024", dtype="float32") | changed
+
+
+def test_a_second_run_measures_nothing_again_of_the_same_code(tmp_path, capsys):
+    file = tmp_path / "ratios.csv"
+    table = ratios.Table(file, anew=False)
+    assert table.known(line()) is None
+    table.add(line(ratio="2"))
+    assert "smd" in capsys.readouterr().out
+    known = ratios.Table(file, anew=False).known(line())
+    assert known is not None
+    assert known["ratio"] == "2"
+    assert ratios.Table(file, anew=False).known(line(tokens="4096")) is None
+    assert ratios.Table(file, anew=True).known(line()) is None
+    table.about["code"] = "other"
+    assert table.known(line()) is None
+
+
+def test_the_slowest_row_is_the_first_of_the_page():
+    about = dict(processor="A", threads="1")
+    found = [
+        line(function=name, against=ratios.PLAIN, ratio=ratio) | about
+        for name, ratio in (("fast", "3"), ("slow", "0.5"), ("skipped", "too large"))
+    ]
+    text = ratios.summary(found)
+    assert text.index("**0.5**") < text.index("`fast`")
+    assert "skipped" not in text
+
+
+def test_the_page_shows_the_rows_of_the_file():
+    page, table = ratios.PAGE.read_text(), ratios.Table(ratios.FILE, anew=False)
+    assert ratios.with_summary(page, table.lines.values()) == page
+
+
+def test_a_wrong_result_is_no_agreement():
+    x = torch.rand(8)
+    assert ratios.agree((x,), x)
+    assert not ratios.agree((x,), 2 * x)
+    assert not ratios.agree((x,), x[:4])
