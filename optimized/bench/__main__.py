@@ -63,8 +63,8 @@ def timings(name: str, device: str, threads: int) -> list[Timing]:
 
 def main() -> None:
     """Test agreement, time, print, and with `--write` write the table."""
-    if sys.argv[1:] == ["aot"]:
-        import_module("optimized.bench.aot").main()
+    if sys.argv[1:2] == ["aot"]:
+        import_module("optimized.bench.aot").main(sys.argv[2:])
     if sys.argv[1:2] == ["cuda"]:
         return import_module("optimized.bench.gpu_benchmarks").main(sys.argv[2:])
     if sys.argv[1:2] in (["straightforward"], ["library"]):

@@ -4,19 +4,22 @@ Every figure is a median of runs between two CUDA events, 50 runs of a kernel. E
 drawn inputs and follows a pass over more memory than the L2 cache holds. `--dry-run` runs small
 shapes once on a CPU, in Triton's interpreter; it shows only that the command works. Measurements on
 a GPU go to docs/measured.json row by row, so the next run of the same code resumes a run that was
-interrupted.
+interrupted, or that reached its limit of seconds. Before a kernel is timed, it must launch and
+agree with the reference at the timed width, dtype and options (`kernel_gate`).
 """
 
 import argparse
 import gc
 import hashlib
 import json
+import math
 import os
 import platform
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from importlib import import_module
@@ -29,6 +32,7 @@ from torch import Tensor
 
 from optimized import kernels
 from optimized.bench.agreement import disagreeing
+from optimized.bench.kernel_gate import Failed, check_admits, check_gate, counted, gate_of
 from optimized.bench.operations import (
     STEPS,
     Named,
@@ -45,6 +49,22 @@ SCHEMA = 1
 """Version of the schema of docs/measured.json."""
 
 SIDES = ("kernel", "graph", "eager", "fp16")
+BUDGET = 480.0
+"""Seconds after which no further row begins."""
+
+VALUE = (
+    ("decode", "-4"),
+    ("select", ""),
+    ("pack", "hex_compress"),
+    ("mass", ""),
+    ("graph", ""),
+    ("evict", ""),
+    ("pack", ""),
+    ("decode", ""),
+    ("fp16", ""),
+)
+"""Steps, and texts of their rows, in the order of measurement; the rest comes last."""
+
 RUNS, SECONDS = 50, 3.0
 """Runs of a kernel, and seconds of a slow eager side, which runs at least 5 times."""
 
@@ -64,6 +84,7 @@ class Clock:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
+        self.gates: dict[str, Counter[str]] = {}  # launches of the gates that have passed
         cached = torch.cuda.get_device_properties(device).L2_cache_size
         self.flushed = torch.empty(4 * cached, dtype=torch.int8, device=device)
 
@@ -133,6 +154,7 @@ class DryClock(Clock):
 
     def __init__(self, device: torch.device) -> None:
         self.device, self.flushed = device, torch.empty(2**16, dtype=torch.int8)
+        self.gates = {}
 
     def once(self, call: Callable[[], object]) -> float:  # noqa: ARG002
         """Return 0 without calling; `each` makes the only call."""
@@ -245,6 +267,8 @@ def measured(clock: Clock, one: Operation, bandwidth: float) -> Named:
     """Measure all sides of an operation; return its row."""
     row = about_row(one, copy_bytes_per_s=bandwidth)
     inputs = one.inputs(clock.device)
+    if one.kernel is not None:
+        row["launches"] = admitted(clock, one, inputs)
     with trusted(), override_launch_options(one.options) if one.options else nullcontext():
         if one.kernel is not None:
             row |= of_kernel(clock, one, inputs, bandwidth)
@@ -258,6 +282,25 @@ def measured(clock: Clock, one: Operation, bandwidth: float) -> Named:
     if "us" in row.get("graph", {}) and "us" in row.get("fp16", {}).get("graph", {}):
         row["fp16_graph_ratio"] = row["fp16"]["graph"]["us"] / row["graph"]["us"]
     return row
+
+
+def admitted(clock: Clock, one: Operation, inputs: OperationInputs) -> dict[str, int]:
+    """Return the launches of the timed call, each of whose kernels the gate must have launched.
+
+    Raises:
+        Failed: the gate does not admit the operation.
+    """
+    small = gate_of(one)
+    if small.title not in clock.gates:
+        clock.gates[small.title] = check_gate(small, clock.device)
+    assert one.kernel is not None
+    options = override_launch_options(one.options) if one.options else nullcontext()
+    with trusted(), options, counted() as launches:
+        one.kernel(**inputs.kernel)
+    if not launches:
+        raise Failed(f"no kernel launches for {one.title}")
+    check_admits(clock.gates[small.title], set(launches), one.title)
+    return dict(launches)
 
 
 def about_row(one: Operation, **rest: object) -> Named:
@@ -449,7 +492,7 @@ def key(row: Named) -> Named:
 
 def failure(row: Named) -> str:
     """Return why a row failed, or an empty text; an eager side out of memory is not a failure."""
-    said = [row.get("failed"), row.get("kernel", {}).get("refused")]
+    said = [row.get("gate") or row.get("failed"), row.get("kernel", {}).get("refused")]
     eager = row.get("eager", {}).get("refused", "")
     said.append("" if "OutOfMemoryError" in eager else eager)
     if row["step"] == "fp16" and "us" not in row.get("fp16", {}):
@@ -487,8 +530,15 @@ def line(row: Named) -> str:
 
 
 def asked(steps: list[str], small: bool, only: str = "") -> list[Operation]:
-    """Return the operations of some steps whose titles contain a text."""
-    return [one for one in operations(small) if one.step in steps and only in one.title]
+    """Return the operations of some steps whose titles contain a text, the most valuable first."""
+    some = [one for one in operations(small) if one.step in steps and only in one.title]
+    return sorted(some, key=place)
+
+
+def place(one: Operation) -> int:
+    """Return the place of an operation in `VALUE`."""
+    found = (at for at, (step, text) in enumerate(VALUE) if one.step == step and text in one.title)
+    return next(found, len(VALUE))
 
 
 def launchers_of(some: list[Operation]) -> list[str]:
@@ -504,11 +554,13 @@ def run(
     only: str = "",
     anew: bool = False,
     commit: str = "",
+    until: float = math.inf,
 ) -> list[Named]:
     """Test agreement, then measure the operations of some steps; print and write each row.
 
     Rows that the file holds for the same code and machine are not measured again, unless `anew`.
-    Operations that disagree with the reference are not measured.
+    Operations that disagree with the reference are not measured. At the time `until`, as
+    `time.monotonic` tells it, no further row begins; those that remain are printed.
     """
     where = about(clock, commit)
     record = Record(where, file)
@@ -522,6 +574,7 @@ def run(
     names = [name for name in names if name not in record.agreed]
     apart = disagreeing(names, str(clock.device))
     record.agreed += [name for name in names if name not in apart]
+    record.write()  # also where time is over before the first row
     bandwidth = copying(clock)
     print(f"a copy passes {bandwidth / 1e9:.0f} GB/s", flush=True)
     rows = list[Named]()
@@ -532,24 +585,33 @@ def run(
         if row.get("failed") != DISAGREES:  # tested again in the next run
             record.add(row)
 
+    left = list[str]()
     for one in some:
         if (known := record.row(about_row(one))) is not None:
             rows.append(known)
             print(f"{line(known)} (on file)", flush=True)
         elif wrong := apart & set(one.name.split(" + ")):
             add(about_row(one, failed=DISAGREES, kernels=sorted(wrong)))
+        elif time.monotonic() >= until:
+            left.append(one.title)
         else:
             try:
                 row = measured(clock, one, bandwidth)
+            except Failed as reason:
+                row = about_row(one, failed=DISAGREES, gate=str(reason))
             except Exception as reason:
                 row = about_row(one, failed=refused(reason)["refused"])
             add(row)
             clock.forget()
             if clock.lost():
                 raise Lost
-    if bits:
+    if bits and time.monotonic() >= until:
+        left.append("bits")
+    elif bits:
         for row in of_bits(clock, only):
             add(row)
+    if left:
+        print(f"out of time; the same command goes on with {len(left)} rows:", *left, sep="\n  ")
     return rows
 
 
@@ -566,6 +628,8 @@ def arguments(words: list[str]) -> argparse.Namespace:
     steps: tuple[str, ...] = (*STEPS, "bits")
     parser = argparse.ArgumentParser(prog="python -m optimized.bench cuda", description=__doc__)
     parser.add_argument("steps", nargs="*", metavar="STEP", help=f"of {', '.join(steps)}")
+    limit = f"begin no row after them (default {BUDGET:.0f}); the next run goes on"
+    parser.add_argument("--seconds", type=float, default=BUDGET, help=limit)
     parser.add_argument("--only", default="", metavar="TEXT", help="measure only rows with it")
     parser.add_argument("--anew", action="store_true", help="also measure rows that the file has")
     parser.add_argument("--dry-run", action="store_true", help="small shapes on a CPU")
@@ -575,6 +639,8 @@ def arguments(words: list[str]) -> argparse.Namespace:
     given = parser.parse_args(words)
     if unknown := [step for step in given.steps if step not in steps]:
         parser.error(f"no such step: {', '.join(unknown)}; there are {', '.join(steps)}")
+    if given.seconds < 0:
+        parser.error(f"--seconds must be at least 0, not {given.seconds:g}")
     if given.dry_run and given.json and given.json.resolve() == MEASURED:
         parser.error(f"--json must not be {MEASURED.name} in a dry run, which measures nothing")
     if not (given.dry_run or given.outputs or torch.cuda.is_available()):
@@ -591,6 +657,7 @@ def arguments(words: list[str]) -> argparse.Namespace:
 def main(words: list[str]) -> None:
     """Test agreement, measure, print and write."""
     given = arguments(words)
+    until = time.monotonic() + given.seconds
     dry = given.dry_run or given.outputs
     if dry and os.environ.get("TRITON_INTERPRET") != "1":
         sys.exit(run_interpreted(words))
@@ -603,10 +670,11 @@ def main(words: list[str]) -> None:
     clock = DryClock(device) if dry else Clock(device)
     file = given.json or (None if dry else MEASURED)
     try:
-        rows = run(clock, given.steps, file, given.only, given.anew, given.commit)
+        rows = run(clock, given.steps, file, given.only, given.anew, given.commit, until)
     except Lost:
         print("this process can no longer use the GPU; a new one continues", flush=True)
         rest = [word for word in words if word != "--anew"]
+        rest += ["--seconds", f"{max(0.0, until - time.monotonic()):.0f}"]  # the last one counts
         return os.execv(sys.executable, [*command(), *rest])
     if failed := [line(row) for row in rows if failure(row)]:
         sys.exit("\n".join(["rows that failed:", *failed]))

@@ -63,6 +63,8 @@ class Operation(NamedTuple):
     """Launch options for `override_launch_options`, in place of the launcher's own."""
     launch: Callable[[], object] | None = None
     """The kernel's call on tensors without values, if the inputs depend on values."""
+    variant: str = ""
+    """What chooses other kernels than an operation of the same name has: `kernel_gate`."""
 
     @property
     def title(self) -> str:
@@ -167,7 +169,7 @@ DECODES: Rivals = {**PROMPTS, "flash_attn, split": flash_cached, "flashinfer": f
 
 def attention(rows: int, tokens: int, small: bool) -> Operation:
     """Return the operation of decode attention over a cache in half precision."""
-    heads, width = ((4, 2), 64) if small else ((32, 8), 128)
+    heads, width = (4, 2) if small else (32, 8), 128
 
     def inputs(device: torch.device) -> OperationInputs:
         made = cache(device, rows, heads, tokens, width)
@@ -190,7 +192,7 @@ def compressed(
     """Return the operation of decode attention over a HEX cache; with `mass`, also of its mass."""
     config, heads = kv.hex_preset(preset), (32, 8)
     if small:
-        heads, width = (4, 2), 64 if config.bits == 4 else 128
+        heads = 4, 2
 
     def inputs(device: torch.device) -> OperationInputs:
         made = cache(device, rows, heads, tokens, width)
@@ -211,7 +213,9 @@ def compressed(
     step = "sweep" if options else "decode"
     sides = (partial(attend_packed, mass=mass), None if options else vector.hex_attention)
     rivals = NONE if options else DECODES
-    return Operation(step, "hex_attention", shape, inputs, *sides, rivals, options or {}, launch)
+    return Operation(
+        step, "hex_attention", shape, inputs, *sides, rivals, options or {}, launch, kind
+    )
 
 
 def packed_cache(
@@ -242,7 +246,7 @@ def packed_cache(
 
 def packing(name: str, tokens: int, bits: int, small: bool = False) -> Operation:
     """Return the operation of `hex_compress` or `hex_reconstruct` on a span."""
-    heads, width = (2, 64) if small else (8, 128)
+    heads, width = 2 if small else 8, 128
     density = kv.hex_preset("HEX-4").density
 
     def inputs(device: torch.device) -> OperationInputs:
@@ -267,7 +271,7 @@ def packing(name: str, tokens: int, bits: int, small: bool = False) -> Operation
 
     shape = f"[{heads}, {tokens}, {width}] float16, {bits} bits"
     sides = getattr(kernels, name), getattr(vector, name)
-    return Operation("pack", name, shape, inputs, *sides, launch=launch)
+    return Operation("pack", name, shape, inputs, *sides, launch=launch, variant=f"{bits} bits")
 
 
 def chosen(body: Any, scores: Tensor, protected: Tensor | None = None) -> Tensor:
@@ -299,12 +303,13 @@ def on_scores(
         return OperationInputs(given, given)
 
     text = f"{list(shape)} {name_of(dtype)}{', unprotected' * (not shielded)}"
-    return Operation("select", name, text, inputs, kernel, eager)
+    variant = f"{name_of(dtype)}{', unprotected' * (not shielded)}"
+    return Operation("select", name, text, inputs, kernel, eager, variant=variant)
 
 
 def graph(tokens: int, small: bool = False) -> Operation:
     """Return the operation of GraphKV's decay over one layer."""
-    heads, width, keep, count = (2, 16, 16, 4) if small else (8, 128, 512, 8)
+    heads, width, keep, count = (2, 128, 16, 4) if small else (8, 128, 512, 8)
     rest = dict(keep=keep, count=count, adaptive=False)
 
     def inputs(device: torch.device) -> OperationInputs:
@@ -335,7 +340,7 @@ def mass(
     With `known`, a log-sum-exp is given; its values do not affect the time. With `before`, the
     earlier mass of this number of tokens is given.
     """
-    asked, held, width = (4, 2, 16) if small else (32, 8, 128)
+    asked, held, width = (4, 2, 128) if small else (32, 8, 128)
 
     def inputs(device: torch.device) -> OperationInputs:
         made = cache(device, 1, (asked, held), tokens, width, dtype)
@@ -353,12 +358,12 @@ def mass(
     options = f"{', padded' * padded}{', log-sum-exp' * known}"
     shape = f"{what}, {count} x {tokens} {name_of(dtype)}{options}"
     rivals = PROMPTS if count == tokens else NONE
-    return Operation("mass", name, shape, inputs, *sides, rivals)
+    return Operation("mass", name, shape, inputs, *sides, rivals, variant=f"{what}{options}")
 
 
 def eviction(tokens: int, small: bool = False) -> Operation:
     """Return the operation of evicting half of a layer's entries."""
-    heads, width = (2, 16) if small else (8, 128)
+    heads, width = 2 if small else 8, 128
 
     def inputs(device: torch.device) -> OperationInputs:
         made = cache(device, 1, (heads, heads), tokens, width, torch.bfloat16)
@@ -382,7 +387,7 @@ def ragged(tokens: int, small: bool = False) -> Operation:
 
     Half of `2 * tokens` entries are kept.
     """
-    asked, heads, width = (4, 2, 16) if small else (32, 8, 128)
+    asked, heads, width = (4, 2, 128) if small else (32, 8, 128)
 
     def inputs(device: torch.device) -> OperationInputs:
         made = cache(device, 1, (asked, heads), 2 * tokens, width, torch.bfloat16)
@@ -426,7 +431,10 @@ def operations(small: bool) -> list[Operation]:
             selection(2, 1, 2, 300),
             graph(64, small),
             *(mass("h2o_mass", "prompt", 40, 40, small, known) for known in (False, True)),
-            *(mass("snapkv", "window", 8, 40, small, known, window=8) for known in (False, True)),
+            *(
+                mass("snapkv", "window", 32, 1000, small, known, window=32)
+                for known in (False, True)
+            ),
             eviction(64, small),
             ragged(32, small),
         ]

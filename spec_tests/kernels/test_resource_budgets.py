@@ -50,7 +50,7 @@ def test_what_spills_or_does_not_fit_or_compile_is_a_miss(
     monkeypatch.setattr(machine_code, "compile_kernel", compiled)
     monkeypatch.setattr(operations, "compiled_operations", lambda: [smd])
     with pytest.raises(SystemExit) as ended:
-        aot.main()
+        aot.main(["--all"])
     assert ended.value.code == bool(misses)
     lines = capsys.readouterr().out.splitlines()
     missed = [line for line in lines if line.startswith("MISS")]
@@ -59,6 +59,19 @@ def test_what_spills_or_does_not_fit_or_compile_is_a_miss(
         f"smd_kernel on {target} " in line for line, target in zip(missed, misses, strict=True)
     )
     assert len([line for line in lines if line.startswith("OVER")]) == 2 * (triton == "3.6.0")
+
+
+def test_only_one_target_is_compiled_unless_all_are_asked_for(monkeypatch, capsys):
+    (smd,) = (one for one in COMPILED if one.name == "smd")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setattr(aot, "ProcessPoolExecutor", ThreadPoolExecutor)
+    monkeypatch.setattr(machine_code, "compile_kernel", lambda *_: FITS)
+    monkeypatch.setattr(operations, "compiled_operations", lambda: [smd])
+    for words, targets in (([], [aot.DEFAULT]), (["--all"], [*SHARED])):
+        with pytest.raises(SystemExit):
+            aot.main(words)
+        said = capsys.readouterr().out
+        assert [target for target in SHARED if f" {target} " in said] == targets
 
 
 def test_ci_compiles_with_the_triton_whose_spills_are_misses():

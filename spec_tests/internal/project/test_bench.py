@@ -85,6 +85,7 @@ class Bench:
 
         self.gpu, self.file, self.done = gpu, file, []
         self.apart, self.failing, self.code = set[str](), dict[str, BaseException](), "a"
+        self.refused = set[str]()
 
         def one(step, name, shape):
             def kernel(x):
@@ -110,8 +111,17 @@ class Bench:
 
         patch.setattr(gpu, "operations", lambda _: few)
         patch.setattr(gpu, "disagreeing", disagreeing)
+        patch.setattr(gpu, "admitted", self.admitted)
         patch.setattr(gpu, "code", lambda: self.code)
         patch.setenv("TRITON_INTERPRET", "1")
+
+    def admitted(self, _clock, one, _inputs):
+        """Stand for the gate, which refuses what the test names."""
+        from optimized.bench.kernel_gate import Failed
+
+        if one.shape in self.refused:
+            raise Failed("no kernel launches")
+        return {"some_kernel": 1}
 
     def __call__(self, *words):
         """Return what a run did: the agreement tests it ran, and the operations it called."""
@@ -202,6 +212,28 @@ def test_what_does_not_agree_is_not_measured_and_the_rest_is(bench):
     assert bench.rows == [[("evict", "[4]")]]
     bench.apart = set()
     assert bench("select") == ["['retain']", "('retain', '[4]')", "('retain', '[5]')"]
+
+
+def test_what_the_gate_refuses_is_neither_timed_nor_on_file(bench):
+    bench.refused = {"[4]"}
+    with pytest.raises(SystemExit, match=r"retain \[4\].*no kernel launches"):
+        bench("select")
+    assert set(bench.done[1:]) == {("retain", "[5]")}
+    assert bench.rows == [[("retain", "[5]")]]
+
+
+def test_a_run_out_of_time_names_what_is_left_and_the_next_goes_on(bench, capsys):
+    bench("select", "evict", "--only", "retain [4]")
+    assert bench("select", "evict", "--seconds", "0") == ["['evict']"]
+    said = capsys.readouterr().out
+    assert said.endswith("goes on with 2 rows:\n  retain [5]\n  evict [4]\n")
+    assert bench("select", "evict") == ["[]", "('retain', '[5]')", "('evict', '[4]')"]
+
+
+def test_seconds_below_zero_are_refused(bench, capsys):
+    with pytest.raises(SystemExit):
+        bench("select", "--seconds", "-1")
+    assert "at least 0, not -1" in capsys.readouterr().err
 
 
 def test_a_process_that_lost_the_gpu_leaves_the_rest_to_another(bench, monkeypatch):
@@ -359,6 +391,63 @@ def test_options_leave_a_module_what_others_add_to_it():
         assert attention.__dict__.setdefault("of_the_interpreter", 1) == 1
     assert before == attention.PROGRAMS
     assert attention.__dict__.pop("of_the_interpreter") == 1
+
+
+def test_every_timed_kernel_launches_at_its_gate(dry):
+    """The kernels of each call at full size are among those that the gate launched."""
+    from optimized.bench.kernel_gate import gate_of
+    from optimized.bench.operations import operations
+
+    launched = {(row["operation"], row.get("shape")): row.get("launches") for row in dry[0]}
+    for one in operations(small=False):
+        if one.kernel is None or one.options or one.step == "pack":
+            continue
+        small = gate_of(one)
+        timed = {launch.kernel.fn.__name__ for launch in one.launches}
+        assert timed, one.title
+        assert timed <= {*launched[small.name, small.shape]}, one.title
+
+
+def test_every_timed_operation_has_a_gate_of_its_width_and_dtype():
+    pytest.importorskip("triton")
+    from optimized.bench.kernel_gate import gate_of
+    from optimized.bench.operations import operations
+
+    for one in operations(small=False):
+        if one.kernel is not None:
+            small = gate_of(one)
+            assert re.findall(r"b?float\d+", small.shape) == re.findall(r"b?float\d+", one.shape)
+            assert ("128]" in small.shape) == ("128]" in one.shape)
+
+
+def test_an_operation_that_launches_nothing_or_is_wrong_fails_its_gate():
+    pytest.importorskip("triton")
+    from optimized import vector
+    from optimized.bench import kernel_gate
+
+    cpu = torch.device("cpu")
+    (one,) = (x for x in kernel_gate.operations(small=True) if x.name == "evict")
+    with pytest.raises(kernel_gate.Failed, match="no kernel launches for evict"):
+        kernel_gate.check_gate(one._replace(kernel=vector.evict), cpu)
+
+    def wrong(keys, values, kept):
+        found = optimized.kernels.evict(keys, values, kept)
+        return found._replace(keys=found.keys + 1)
+
+    with pytest.raises(kernel_gate.Failed, match="evict"):
+        kernel_gate.check_gate(one._replace(kernel=wrong), cpu)
+    with pytest.raises(kernel_gate.Failed, match="does not launch other_kernel"):
+        kernel_gate.check_admits(kernel_gate.check_gate(one, cpu), {"other_kernel"}, one.title)
+
+
+def test_rows_come_in_the_order_of_their_value():
+    pytest.importorskip("triton")
+    from optimized.bench import gpu_benchmarks
+
+    some = gpu_benchmarks.asked([*gpu_benchmarks.STEPS], False)
+    steps = list(dict.fromkeys(one.step for one in some))
+    assert steps == ["decode", "select", "pack", "mass", "graph", "evict", "fp16", "sweep"]
+    assert all("-4" in one.title for one in some[:8])
 
 
 def test_a_run_times_every_kernel_and_what_it_is_raced_against(dry):
