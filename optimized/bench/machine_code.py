@@ -15,6 +15,7 @@ import triton
 from torch import Tensor
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.runtime.jit import JITFunction
 
 from optimized.bench.launch_recorder import Launch
 
@@ -59,10 +60,13 @@ def source(launch: Launch) -> Source:
     """Return the kernel of a launch, specialised as by Triton's launcher."""
     notes = launch.kernel.fn.__annotations__
     constants, aligned = [], []
+    general, launch_names = unspecialized(launch.kernel), [*launch.arguments]
 
     def kind_at(place: tuple[int, ...], value: Any, constant: bool = False) -> Any:
         if isinstance(value, tuple):
             return type(value)(*(kind_at((*place, i), x) for i, x in enumerate(value)))
+        if type(value) is int and launch_names[place[0]] in general and not constant:
+            return notes.get(launch_names[place[0]], kind(value))
         if constant or value is None or (type(value) is int and value == 1):
             constants.append((place, value))
             return "constexpr"
@@ -83,6 +87,13 @@ def source(launch: Launch) -> Source:
         tuple(aligned),
         tuple(sorted(launch.options.items())),
     )
+
+
+def unspecialized(kernel: Any) -> frozenset[str]:
+    """Return the names of a kernel's integers that it is not compiled anew for."""
+    if isinstance(kernel, JITFunction):
+        return frozenset(one.name for one in kernel.params if one.do_not_specialize)
+    return frozenset(kernel.kwargs.get("do_not_specialize") or ())
 
 
 def kind(value: Any) -> str:

@@ -74,10 +74,8 @@ class Entries(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """The sizes of a run, and how its tiles are shared out to programs."""
+    """The sizes of a run that stay the same while tokens are generated."""
 
-    all_tiles: int  # of all spans of a head
-    share: int  # tiles of a program
     tiles: int  # of a span
     length: int  # tokens of a span
     rows: int
@@ -262,9 +260,10 @@ def add_values_of_codes(
     return o, minima
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["all_tiles", "share", "splits", "first"])
 def codes_kernel(
-    query, scales, keys, values, reach, entries, logits, found, norms, size, splits, first,
+    query, scales, keys, values, reach, entries, logits, found, norms, size,
+    all_tiles, share, splits, first,
     BITS: tl.constexpr, WIDTH: tl.constexpr, C: tl.constexpr, HELD: tl.constexpr,
     PARTIAL: tl.constexpr,
 ):  # fmt: skip
@@ -298,8 +297,8 @@ def codes_kernel(
     total = tl.zeros([C], tl.float32)
     minima = tl.zeros([C], tl.float32)
     o = full_tiles(0.0, GROUPS, GROUP, C)
-    start = tl.program_id(1) * size.share
-    for tile in range(start, tl.minimum(start + size.share, size.all_tiles)):
+    start = tl.program_id(1) * share
+    for tile in range(start, tl.minimum(start + share, all_tiles)):
         span, within = tile // size.tiles, tile % size.tiles
         group = span.to(tl.int64) * size.rows * size.heads + head
         words = (group * size.tiles + within) * (3 * WIDTH * BITS)
@@ -330,7 +329,7 @@ def codes_kernel(
             if PARTIAL:
                 x = tl.where((token < left)[:, None], x, -float("inf"))
             if logits is not None:
-                here = logits + (pid * size.all_tiles + tile) * (96 * HELD)
+                here = logits + (pid * all_tiles + tile) * (96 * HELD)
                 tl.store(here + token[:, None] * HELD + g[None, :], x, mask=real[None, :])
             higher = tl.maximum(higher, tl.max(x, 0))
             seen += (x,)
@@ -374,7 +373,7 @@ def codes_kernel(
     tl.store(norm + HELD, tl.log2(total), mask=real)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens", "splits", "first"])
 def residual_kernel(
     query, scales, keys, values, logits, found, norms, parts, tokens, splits, first,
     WIDTH: tl.constexpr, C: tl.constexpr, HELD: tl.constexpr,
@@ -424,7 +423,7 @@ def residual_kernel(
     tl.store(norm + HELD, tl.log2(total), mask=g < HELD)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["splits"])
 def merge_kernel(
     found, norms, output, whole, splits,
     WIDTH: tl.constexpr, C: tl.constexpr, MANY: tl.constexpr,
@@ -457,7 +456,7 @@ def merge_kernel(
     tl.store(whole + (pid * 2 + 1) * C + g, tl.log2(total), mask=channel == 0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens", "stored", "length", "padded", "total", "first"])
 def mass_kernel(
     logits, whole, mass, tokens, stored, length, padded, parts, heads, group, total, first,
     C: tl.constexpr, BLOCK: tl.constexpr,
@@ -557,8 +556,8 @@ def attend_packed(
             query, scales, Codes(run.key_words, run.key_steps, run.key_minima),
             Codes(run.value_words, run.value_steps, run.value_minima), reach,
             entries_of(run, rest.config, grid * several, held), logits[-1], found, norms,
-            Sizes(count, share, run.tiles, run.length, rows, heads, parts, value_heads),
-            splits, first,
+            Sizes(run.tiles, run.length, rows, heads, parts, value_heads),
+            count, share, splits, first,
             BITS=run.bits, WIDTH=width, C=COLUMNS, HELD=held, PARTIAL=run.length % TILE > 0,
             # the registers of one warp do not suffice for a pipelined loop that stores logits
             num_warps=1, num_stages=1 if mass else 2, **REGISTERS,

@@ -81,7 +81,7 @@ def store_sums(sums, row, rows, high, total, FINAL: tl.constexpr):
     tl.store(sums + row * 2 + 1, total, mask=rows)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["blocks", "splits", "share", "all_rows"])
 def sums_kernel(
     queries, keys, padding, sums, shape, blocks, splits, share, all_rows, scale,
     CAUSAL: tl.constexpr, STACKED: tl.constexpr, FINAL: tl.constexpr, WIDTH: tl.constexpr,
@@ -128,7 +128,7 @@ def sums_kernel(
     store_sums(sums, here, r < rows, high, total, FINAL)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "splits"])
 def join_kernel(parts, sums, rows, splits, scale, ROWS: tl.constexpr, SPLITS: tl.constexpr):
     """Write the largest logit and the inverse sum of each query, merged from its splits."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
@@ -170,7 +170,7 @@ def add_weights(
         return drawn + tl.sum(tl.exp2(above) * share[None, :], 1)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["parts", "before_mass", "blocks"])
 def mass_kernel(
     queries, keys, padding, sums, mass, drawn, shape, parts, before_mass, blocks, scale,
     CAUSAL: tl.constexpr, GIVEN: tl.constexpr, STACKED: tl.constexpr, WIDTH: tl.constexpr,

@@ -1,5 +1,7 @@
 """Hub detection and discounting in one pass: a program owns a block of tokens of one head."""
 
+from struct import pack, unpack
+
 import torch
 import triton
 import triton.language as tl
@@ -34,15 +36,15 @@ def is_hub(mine, scores, protected, i, tokens, RADIUS: tl.constexpr, HAS_PROTECT
     return hub
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens", "gamma_bits"])
 def smd_kernel(
-    scores, protected, discounted, tokens,
-    RADIUS: tl.constexpr, GAMMA: tl.constexpr, HAS_PROTECTED: tl.constexpr, BLOCK: tl.constexpr,
+    scores, protected, discounted, tokens, gamma_bits: "i64",
+    RADIUS: tl.constexpr, HAS_PROTECTED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Write one block of discounted scores.
 
-    GAMMA is a constant of the kernel because a number passed at run time arrives in float32, too
-    coarse for float64 scores.
+    `gamma_bits` is a float64 as an integer: a float passed at run time arrives in float32, too
+    coarse for float64 scores, and a constant of the kernel is compiled anew for every value.
     """
     blocks = tl.cdiv(tokens, BLOCK)
     head = (tl.program_id(0) // blocks).to(tl.int64) * tokens
@@ -53,7 +55,8 @@ def smd_kernel(
     kept = is_hub(mine, scores + head, protected + head, i, tokens, RADIUS, HAS_PROTECTED)
     if HAS_PROTECTED:
         kept |= tl.load(protected + head + i, mask=inside, other=0) != 0
-    out = tl.where(kept, mine, mine * GAMMA)
+    gamma = gamma_bits.to(tl.int64).to(tl.float64, bitcast=True).to(mine.dtype)
+    out = tl.where(kept, mine, mine * gamma)
     tl.store(discounted + head + i, round_to_dtype(out, raw.dtype), mask=inside)
 
 
@@ -69,6 +72,7 @@ def smd(scores: Tensor, radius: int, gamma: float, protected: Tensor | None) -> 
         grid = (scores.numel() // tokens * triton.cdiv(tokens, BLOCK),)
         smd_kernel[grid](
             scores, scores if protected is None else protected, discounted, tokens,
-            RADIUS=radius, GAMMA=gamma, HAS_PROTECTED=protected is not None, BLOCK=BLOCK,
+            unpack("<q", pack("<d", gamma))[0],
+            RADIUS=radius, HAS_PROTECTED=protected is not None, BLOCK=BLOCK,
         )  # fmt: skip
     return discounted
