@@ -2,6 +2,7 @@
 
 import mmap
 from importlib import import_module
+from struct import pack, unpack
 from typing import Any
 from unittest.mock import patch
 
@@ -60,7 +61,8 @@ def scores():
 
 def test_scores_are_discounted(last, scores):
     found = sparse(torch.bfloat16)
-    last(smd.smd_kernel, scores, scores, found, TOKENS, RADIUS=2, GAMMA=0.5, HAS_PROTECTED=False)
+    half = unpack("<q", pack("<d", 0.5))[0]
+    last(smd.smd_kernel, scores, scores, found, TOKENS, half, RADIUS=2, HAS_PROTECTED=False)
     expected = reference.smd(scores[-2 * BLOCK :])
     assert_equal(found[-2 * BLOCK :], expected)
 

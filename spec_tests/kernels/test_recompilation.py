@@ -34,7 +34,8 @@ def hex_steps():
     """Yield decode steps over a cache whose buffer grows, and whose blocks do with it."""
     tokens = TILE * 8
     keys = torch.randn(1, 2, tokens, 64)
-    block = optimized.hex_prefill(keys[..., :TILE, :], *[keys[..., :TILE, :]] * 2, CONFIG)
+    some = keys[..., :TILE, :]
+    block = optimized.hex_prefill(some, some, some, CONFIG)
     for step in range(STEPS):
         filled, rest = divmod(step, TILE)
         whole = block._replace(

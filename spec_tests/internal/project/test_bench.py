@@ -422,7 +422,7 @@ def test_every_timed_operation_has_a_gate_of_its_width_and_dtype():
 
 def test_an_operation_that_launches_nothing_or_is_wrong_fails_its_gate():
     pytest.importorskip("triton")
-    from optimized import vector
+    from optimized import kernels, vector
     from optimized.bench import kernel_gate
 
     cpu = torch.device("cpu")
@@ -431,7 +431,7 @@ def test_an_operation_that_launches_nothing_or_is_wrong_fails_its_gate():
         kernel_gate.check_gate(one._replace(kernel=vector.evict), cpu)
 
     def wrong(keys, values, kept):
-        found = optimized.kernels.evict(keys, values, kept)
+        found = kernels.evict(keys, values, kept)
         return found._replace(keys=found.keys + 1)
 
     with pytest.raises(kernel_gate.Failed, match="evict"):
