@@ -55,6 +55,13 @@ def sortable(scores: Tensor) -> Tensor:
     return bits
 
 
+def largest(scores: Tensor, count: int) -> Tensor:
+    """Return the mask of the `count` largest scores of each row; ties keep the lowest positions."""
+    keys = sortable(scores)
+    rows = keys.reshape(prod(keys.shape[:-1]), keys.shape[-1])
+    return best(rows, count, few=False).view(scores.shape)
+
+
 def best(keys: Tensor, budgets: int | Tensor, few: bool) -> Tensor:
     """Return the mask of the `budgets` largest keys of each row; ties keep the lowest positions.
 

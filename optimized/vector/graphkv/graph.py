@@ -1,13 +1,12 @@
 """The graph without loops over sources."""
 
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from optimized.vector.retain import best, sortable
+from optimized.vector.retain import largest
 from reference._validation.contract import may_branch_on_values
 from reference.graphkv.graph import group_mean
 from reference.precision import widen
@@ -65,9 +64,8 @@ def endless_where_zero(lengths: Tensor) -> Tensor:
 def source_tokens(scores: Tensor, count: int, protected: Tensor | None) -> Tensor:
     if protected is not None:
         scores = scores.masked_fill(protected, -torch.inf)
-    rows = sortable(scores).reshape(prod(scores.shape[:-1]), scores.shape[-1])
     # the best in order of position, then of score: a stable sort leaves ties in order
-    places = best(rows, count, few=False).nonzero()[:, -1].view(*scores.shape[:-1], count)
+    places = largest(scores, count).nonzero()[:, -1].view(*scores.shape[:-1], count)
     ranks = scores.gather(-1, places).sort(dim=-1, descending=True, stable=True).indices
     return places.gather(-1, ranks)
 

@@ -8,6 +8,7 @@ from torch import Tensor
 import reference
 from optimized._rebind import rebind
 from optimized.vector.attention import attention_weights
+from optimized.vector.retain import largest
 from reference._validation import checks
 from reference.attention import known_of
 from reference.precision import widest
@@ -48,8 +49,9 @@ def heavy_hitter_mask(mass: Tensor, ratio: float, recent: int, outside_recent: b
     tokens = mass.shape[-1]
     rivals = max(0, tokens - recent) if outside_recent else tokens
     count = min(int(Fraction(str(ratio)) * tokens), rivals)
-    order = mass[..., :rivals].argsort(dim=-1, descending=True, stable=True)
-    return torch.zeros_like(mass, dtype=torch.bool).scatter(-1, order[..., :count], True)
+    mask = torch.zeros_like(mass, dtype=torch.bool)
+    mask[..., :rivals] = largest(mass[..., :rivals], count)
+    return mask
 
 
 h2o_mask = rebind(reference.h2o_mask, heavy_hitter_mask=heavy_hitter_mask)

@@ -6,6 +6,7 @@ from torch import Tensor
 import reference
 from optimized._rebind import rebind
 from optimized.vector.scorers._padding import protected_ends
+from reference._validation.contract import may_branch_on_values
 from reference.precision import widest
 from reference.scorers._padding import valid_or_all
 
@@ -59,6 +60,7 @@ def _drawn(
     seen = torch.cat([context, repeat_keys.to(exact)], -2)[..., None, :, :]
     count, repeat = queries.shape[-2], repeat_keys.shape[-2]
     asking = repeat_valid[..., repeat - count :]
+    whole = may_branch_on_values(hidden) and not bool(hidden.any())
     scaled = queries.to(exact).unflatten(-3, (kv_heads, -1)) * width**-0.5
     best = scores.new_zeros(*batch, kv_heads, length)
     for start in range(0, count, QUERIES):
@@ -67,11 +69,14 @@ def _drawn(
         logits = scaled[..., start:stop, :] @ seen[..., : sinks + length + heard, :].mT
         later = torch.ones(stop - start, heard, dtype=torch.bool, device=keys.device)
         logits[..., sinks + length :].masked_fill_(later.triu(heard - stop + start + 1), -torch.inf)
-        unseen = hidden[..., None, None, None, : sinks + length + heard]
-        weights = logits.masked_fill_(unseen, -torch.inf).softmax(-1)
-        weights = weights[..., sinks : sinks + length]
-        silent = ~(asking[..., start:stop, None] & within[..., None, :])[..., None, None, :, :]
-        best = torch.maximum(best, weights.masked_fill(silent, 0).amax((-3, -2)))
+        if not whole:
+            unseen = hidden[..., None, None, None, : sinks + length + heard]
+            logits.masked_fill_(unseen, -torch.inf)
+        weights = logits.softmax(-1)[..., sinks : sinks + length]
+        if not whole:
+            silent = ~(asking[..., start:stop, None] & within[..., None, :])[..., None, None, :, :]
+            weights = weights.masked_fill(silent, 0)
+        best = torch.maximum(best, weights.amax((-3, -2)))
     places = places.clamp(max=tokens)[..., None, :].expand(best.shape)
     return scores.scatter_(-1, places, best)[..., :tokens].clone()
 

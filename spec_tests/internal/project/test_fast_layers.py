@@ -5,6 +5,7 @@
 import ast
 import re
 import sys
+from contextlib import nullcontext
 from inspect import getclosurevars, getdoc, isclass, isfunction, signature, unwrap
 from pathlib import Path
 from subprocess import check_output
@@ -13,6 +14,7 @@ from typing import Any, assert_type
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import optimized
 import reference
@@ -227,3 +229,35 @@ def test_importing_the_reference_imports_nothing_of_the_optimized_layers():
     allowed = {"torch", "numpy", "scipy", "jaxtyping", "annotated_types", "reference"}
     allowed |= sys.stdlib_module_names
     assert {name.partition(".")[0] for name in names} <= allowed
+
+
+class Operations(TorchDispatchMode):
+    """Counts the operations of PyTorch."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += 1
+        return function(*args, **(kwargs or {}))
+
+
+BODIES: dict[str, Any] = {
+    "hubkv_refine": lambda s: vector.hubkv_refine(
+        s, 0.5, optimized.protected_mask(64).expand(s.shape)
+    ),
+    "retain": lambda s: vector.retain(s, None, keep=9, ratio=None, scope="head"),
+    "graphkv_refine": lambda s: vector.graphkv_refine(s, s[..., None].expand(*s.shape, 8), 32, 2),
+    "neighbours": lambda s: vector.neighbours(s, torch.zeros(2, 4, 1).long(), 3, None, False),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_trusted_body_does_no_more_on_a_cpu(name):
+    scores = torch.rand(2, 4, 64, generator=torch.Generator().manual_seed(0))
+    given = scores[..., None, :] if name == "neighbours" else scores
+    counted = []
+    for context in (nullcontext(), optimized.trusted()):
+        with context, Operations() as operations:
+            BODIES[name](given)
+        counted.append(operations.count)
+    assert counted[0] == counted[1] > 0
