@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from reference._validation.contract import may_branch_on_values
 from reference.precision import widen
 from reference.retain import kept_count, pooled, require_budget_covers_protected, unpooled
 
@@ -57,6 +58,9 @@ def sortable(scores: Tensor) -> Tensor:
 
 def largest(scores: Tensor, count: int) -> Tensor:
     """Return the mask of the `count` largest scores of each row; ties keep the lowest positions."""
+    if not may_branch_on_values(scores):
+        order = scores.argsort(dim=-1, descending=True, stable=True)[..., :count]
+        return torch.zeros_like(scores, dtype=torch.bool).scatter(-1, order, True)
     keys = sortable(scores)
     rows = keys.reshape(prod(keys.shape[:-1]), keys.shape[-1])
     return best(rows, count, few=False).view(scores.shape)

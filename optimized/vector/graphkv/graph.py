@@ -64,6 +64,8 @@ def endless_where_zero(lengths: Tensor) -> Tensor:
 def source_tokens(scores: Tensor, count: int, protected: Tensor | None) -> Tensor:
     if protected is not None:
         scores = scores.masked_fill(protected, -torch.inf)
+    if not may_branch_on_values(scores):
+        return scores.sort(dim=-1, descending=True, stable=True).indices[..., :count]
     # the best in order of position, then of score: a stable sort leaves ties in order
     places = largest(scores, count).nonzero()[:, -1].view(*scores.shape[:-1], count)
     ranks = scores.gather(-1, places).sort(dim=-1, descending=True, stable=True).indices

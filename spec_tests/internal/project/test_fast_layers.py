@@ -241,6 +241,7 @@ class Operations(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
+ENDS = optimized.protected_mask(64)
 BODIES: dict[str, Any] = {
     "hubkv_refine": lambda s: vector.hubkv_refine(
         s, 0.5, optimized.protected_mask(64).expand(s.shape)
@@ -260,4 +261,4 @@ def test_a_trusted_body_does_no_more_on_a_cpu(name):
         with context, Operations() as operations:
             BODIES[name](given)
         counted.append(operations.count)
-    assert counted[0] == counted[1] > 0
+    assert 0 < counted[1] <= counted[0]
