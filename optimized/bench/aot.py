@@ -1,7 +1,7 @@
 """`python -m optimized.bench aot`: compile the kernels and check their resources, without a GPU.
 
 Every operation of `compiled_operations` is compiled ahead of time, by default for sm_90 alone and
-with `--all` for every target. For sm_80 and sm_90 a kernel must not spill registers and must fit
+with `--all` for every target; with `--first` each kernel is compiled once. For sm_80 and sm_90 a kernel must not spill registers and must fit
 into shared memory. For sm_100 and gfx942 it must compile. A kernel that fails shows the reason and
 counts as a miss.
 """
@@ -31,6 +31,8 @@ def main(words: list[str]) -> None:
     """Compile, print the table, and exit with an error on a miss."""
     parser = argparse.ArgumentParser(prog="python -m optimized.bench aot", description=__doc__)
     parser.add_argument("--all", action="store_true", help="compile for every target")
+    one = "compile each kernel only as the first operation launches it"
+    parser.add_argument("--first", action="store_true", help=one)
     given = parser.parse_args(words)
     os.environ.pop("TRITON_INTERPRET", None)  # before anything imports triton
     from optimized.bench.machine_code import SHARED, source
@@ -40,6 +42,10 @@ def main(words: list[str]) -> None:
     for one in compiled_operations():
         for launch in one.launches:
             titles.setdefault(source(launch), one.title)
+    if given.first:
+        titles = {
+            kernel: titles[kernel] for kernel in {k.kernel: k for k in [*titles][::-1]}.values()
+        }
     wanted = [*product(titles, SHARED if given.all else (DEFAULT,))]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         codes = [*pool.map(code_or_error, *zip(*wanted, strict=True))]
