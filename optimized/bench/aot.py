@@ -1,9 +1,9 @@
 """`python -m optimized.bench aot`: compile the kernels and check their resources, without a GPU.
 
 Every operation of `compiled_operations` is compiled ahead of time, by default for sm_90 alone and
-with `--all` for every target; with `--first` each kernel is compiled once. For sm_80 and sm_90 a kernel must not spill registers and must fit
-into shared memory. For sm_100 and gfx942 it must compile. A kernel that fails shows the reason and
-counts as a miss.
+with `--all` for every target; with `--first` each kernel is compiled once. For sm_80 and sm_90 a
+kernel must not spill registers and must fit into shared memory. For sm_100 and gfx942 it must
+compile. A kernel that fails shows the reason and counts as a miss.
 """
 
 import argparse
@@ -43,9 +43,8 @@ def main(words: list[str]) -> None:
         for launch in one.launches:
             titles.setdefault(source(launch), one.title)
     if given.first:
-        titles = {
-            kernel: titles[kernel] for kernel in {k.kernel: k for k in [*titles][::-1]}.values()
-        }
+        first = {(kernel.home, kernel.kernel): kernel for kernel in reversed(titles)}
+        titles = {kernel: titles[kernel] for kernel in first.values()}
     wanted = [*product(titles, SHARED if given.all else (DEFAULT,))]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         codes = [*pool.map(code_or_error, *zip(*wanted, strict=True))]
