@@ -18,15 +18,18 @@ A row has `256 / width` tokens, which are `rows = 96 * width / 256` apart. Group
 - keys `[3, rows, 8]`: row t, word j, half h is token t, channel `2 j + h` of the group;
 - values `[3, rows / 2, 16]`: row r, word j, half h is token `2 r + h`, channel j of the group.
 
-Everything else is stored as in the specification. A table holds the index of the first kept entry
-of each tile.
+Everything else is stored as in the specification, tile by tile. Values have a step and a minimum
+for every token of a whole tile; those of padding are 0. Tiles of all spans lie one after the other,
+in the order of the tokens. A table holds, for each tile, its span, its number of tokens, its row of
+the tables of static masks, and its first token; another one the index of its first kept entry.
 
-Later blocks are appended into memory that is allocated ahead. Written memory never changes.
+Later blocks are appended into memory that is allocated ahead. Written memory never changes, but for
+the residual buffer of a cache with `Room`: see there.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
-from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -34,137 +37,221 @@ from torch import Tensor
 
 from optimized.vector.hex.packing import pack_bits, unpack_bits
 from optimized.vector.hex.stacked_cache import kept_by, mask_settings, shared_properties
-from reference.hex.cache import HexCache
+from reference.hex.cache import HexCache, carried_tokens
 from reference.hex.compress import HexBlock
+from reference.hex.presets import HexConfig
 
 TILE = 96
 """Tokens of a tile."""
 
 AHEAD = 8
-"""Allocated memory has room for `1 + spans // AHEAD` more spans than are written."""
+"""Allocated memory has room for `1 + count // AHEAD` more spans, each of the last one's size."""
 
-
-STACKED = (
-    "key_words", "key_steps", "key_minima", "value_words", "value_steps", "value_minima", "dynamic",
-    "begins",
-)  # fmt: skip
-"""The fields of a `PackedSpans` whose first axis counts spans."""
-
-KEPT = ("kept_keys", "kept_values")
-"""The fields of a `PackedSpans` whose first axis counts kept entries."""
+BY_SPAN = ("key_steps", "key_minima")
+BY_TILE = ("key_words", "value_words", "value_steps", "value_minima", "dynamic", "tiles", "begins")
+BY_ENTRY = ("kept_keys", "kept_values")
+COUNTED = (BY_SPAN, BY_TILE, BY_ENTRY)
+"""The tensors of `PackedSpans` whose first axis counts spans, tiles and kept entries."""
 
 
 class PackedSpans(NamedTuple):
-    """Spans of one length, stacked along the first axis; `rows` is all batch axes flattened."""
+    """Spans of any lengths; `rows` is all batch axes flattened."""
 
     bits: int
-    length: int  # tokens of a span
-    key_words: Tensor  # int32 [spans, rows, heads, tiles, words]
+    key_words: Tensor  # int32 [tiles, rows, heads, words]
     key_steps: Tensor  # [spans, rows, heads, width]
     key_minima: Tensor
-    value_words: Tensor  # int32 [spans, rows, heads, tiles, words]
-    value_steps: Tensor  # [spans, rows, length] or [spans, rows, heads, length]
+    value_words: Tensor  # int32 [tiles, rows, heads, words]
+    value_steps: Tensor  # [tiles, rows, 96] or [tiles, rows, heads, 96]
     value_minima: Tensor
+    reach: Tensor  # float32 [rows] or [rows, heads]: the largest step of values
     kept_keys: Tensor  # [entries], span after span
     kept_values: Tensor
+    dynamic: Tensor  # bool [tiles, rows, 96]
+    tiles: Tensor  # int32 [tiles, 4]: span, tokens, row of the tables of static masks, first token
+    begins: Tensor  # int64 [tiles, rows, heads]: the first kept entry
+    lengths: tuple[int, ...]  # tokens of each span
     entries: tuple[int, ...]  # kept entries of each span
-    dynamic: Tensor  # bool [spans, rows, length]
-    begins: Tensor  # int64 [spans, rows, heads, tiles]: the first entry of each tile
     memory: "Memory | None" = None  # the allocation that these tensors are views of
 
     @property
-    def tiles(self) -> int:
-        """Tiles of a span."""
-        return self.key_words.shape[3]
+    def counts(self) -> tuple[int, int, int]:
+        """Spans, tiles and kept entries."""
+        return len(self.lengths), sum(map(tiles_of, self.lengths)), sum(self.entries)
 
-    def goes_on(self, other: "PackedSpans") -> bool:
-        """Whether the spans of another run can be appended to these."""
-        mine, theirs = (
-            (run.bits, run.length, run.value_steps.ndim, run.key_steps.dtype)
-            for run in (self, other)
-        )
-        return mine == theirs
-
-    def followed(self, other: "PackedSpans") -> "PackedSpans":
-        """Return a run of these spans, then those of another run."""
-        spans, kept = len(self.entries), sum(self.entries)
-        more = spans + len(other.entries), kept + sum(other.entries)
+    def followed(self, block: HexBlock, config: HexConfig) -> "PackedSpans":
+        """Return these spans, then a block."""
+        new = laid_out([block], config, self.lengths, sum(self.entries))
+        both = tuple(map(sum, zip(self.counts, new.counts, strict=True)))
         memory = self.memory
-        if memory is None or not memory.is_free(spans, kept, *more):
-            memory = Memory(self, *more)
-        memory.write(other)
-        return memory.run()._replace(entries=self.entries + other.entries)
+        if memory is None or not memory.fits(self.counts, both):
+            memory = Memory(self, new.counts)
+        memory.write(new)
+        return memory.spans()._replace(
+            reach=torch.maximum(self.reach, new.reach),
+            lengths=self.lengths + new.lengths,
+            entries=self.entries + new.entries,
+        )
 
 
 class Memory:
-    """Memory for the spans of a run, and for some more.
+    """Memory for some spans, and for some more of the size of the next one.
 
     Several caches may share the first spans. A cache that holds every written span may append in
     place. A cache that holds fewer, because another one has appended, must copy its spans first.
     """
 
-    def __init__(self, run: PackedSpans, spans: int, entries: int) -> None:
-        self.spans, self.entries = 0, 0
-        ahead = 1 + spans // AHEAD
-        room: dict[str, int] = dict.fromkeys(STACKED, spans + ahead)
-        room |= dict.fromkeys(KEPT, entries + -(-entries // spans) * ahead)
-        parts = {name: getattr(run, name) for name in room}
-        empty = {name: x.new_empty(room[name], *x.shape[1:]) for name, x in parts.items()}
-        self.whole = run._replace(entries=(), memory=None, **empty)
-        self.write(run)
+    def __init__(self, spans: PackedSpans, more: tuple[int, ...]) -> None:
+        self.written = [0, 0, 0]
+        ahead = 2 + len(spans.lengths) // AHEAD
+        empty = {}
+        for names, count, new in zip(COUNTED, spans.counts, more, strict=True):
+            parts = {name: getattr(spans, name) for name in names}
+            size = count + ahead * new
+            empty |= {name: x.new_empty(size, *x.shape[1:]) for name, x in parts.items()}
+        self.whole = spans._replace(memory=None, **empty)
+        self.write(spans)
 
-    def is_free(self, spans: int, entries: int, more_spans: int, more_entries: int) -> bool:
-        """Whether a run of these sizes holds all that is written, and the larger one fits."""
-        enough = more_spans <= len(self.whole.dynamic) and more_entries <= len(self.whole.kept_keys)
-        return enough and (spans, entries) == (self.spans, self.entries)
+    def fits(self, counts: tuple[int, ...], more: tuple[int, ...]) -> bool:
+        """Whether `counts` is all that is written, and a larger number fits."""
+        room = (len(getattr(self.whole, names[0])) for names in COUNTED)
+        enough = all(one <= most for one, most in zip(more, room, strict=True))
+        return enough and [*counts] == self.written
 
-    def write(self, run: PackedSpans) -> None:
-        """Append the spans of a run."""
-        for name in STACKED:
-            part = getattr(run, name)
-            part = part + self.entries if name == "begins" else part
-            getattr(self.whole, name)[self.spans : self.spans + len(part)] = part
-        for name in KEPT:
-            part = getattr(run, name)
-            getattr(self.whole, name)[self.entries : self.entries + len(part)] = part
-        self.spans += len(run.entries)
-        self.entries += sum(run.entries)
+    def write(self, spans: PackedSpans) -> None:
+        """Append spans."""
+        for i, (names, count) in enumerate(zip(COUNTED, spans.counts, strict=True)):
+            start, stop = self.written[i], self.written[i] + count
+            for name in names:
+                getattr(self.whole, name)[start:stop] = getattr(spans, name)
+            self.written[i] = stop
 
-    def run(self) -> PackedSpans:
+    def spans(self) -> PackedSpans:
         """Return all written spans as views of this memory."""
-        parts = {name: getattr(self.whole, name)[: self.spans] for name in STACKED}
-        parts |= {name: getattr(self.whole, name)[: self.entries] for name in KEPT}
+        parts = {
+            name: getattr(self.whole, name)[:count]
+            for names, count in zip(COUNTED, self.written, strict=True)
+            for name in names
+        }
         return self.whole._replace(memory=self, **parts)
+
+
+class Room(NamedTuple):
+    """Memory of a fixed size for a residual buffer, which decoding writes in place.
+
+    The tensors of a cache's residual buffer are views of it. A step changes the mass of the cache
+    that it is given, and writes behind its last token: only the newest cache may go on.
+    """
+
+    keys: Tensor  # [rows, heads, room, width]
+    values: Tensor
+    mass: Tensor  # float32 [rows, remembered + room]; the first ones are those of compressed tokens
+    filled: Tensor  # int32 [1]: tokens in the residual buffer, where kernels read it
+
+    @classmethod
+    def of(cls, rest: HexCache) -> "Room":
+        """Return room for a residual buffer until it is full, without its tokens."""
+        keys, mass = rest.residual_keys, rest.residual_mass
+        rows, (heads, _, width) = mass.shape[:-1].numel(), keys.shape[-3:]
+        size = rest.config.block + carried_tokens(rest.config)
+        return cls(
+            keys.new_empty(rows, heads, size, width),
+            keys.new_empty(rows, heads, size, width),
+            mass.new_empty(rows, rest.mass.shape[-1] + size),
+            torch.empty(1, dtype=torch.int32, device=keys.device),
+        )
+
+    def fits(self, rest: HexCache) -> bool:
+        """Whether the room also has the right size for the mass of compressed tokens."""
+        return self.mass.shape[-1] - self.keys.shape[-2] == rest.mass.shape[-1]
+
+    def fill(self, rest: HexCache) -> None:
+        """Write a residual buffer, and no mass behind it."""
+        now = self.rest(rest, rest.residual_keys.shape[-2])
+        self.mass[:, rest.mass.shape[-1] + rest.residual_mass.shape[-1] :] = 0
+        for name in ("residual_keys", "residual_values", "residual_mass", "mass"):
+            getattr(now, name).copy_(getattr(rest, name))
+        self.filled.fill_(rest.residual_keys.shape[-2])
+
+    def rest(self, rest: HexCache, held: int) -> HexCache:
+        """Return a cache whose residual buffer is the first tokens of this room."""
+        batch, remembered = rest.residual_mass.shape[:-1], rest.mass.shape[-1]
+        keys, values, mass = (x.view(*batch, *x.shape[1:]) for x in self[:3])
+        return rest._replace(
+            residual_keys=keys[..., :held, :],
+            residual_values=values[..., :held, :],
+            residual_mass=mass[..., remembered : remembered + held],
+            mass=mass[..., :remembered],
+        )
 
 
 class PackedCache(NamedTuple):
     """A HEX cache in the layout of the kernels."""
 
-    runs: tuple[PackedSpans, ...]
+    spans: PackedSpans
     rest: HexCache  # the cache without its blocks
+    room: Room | None = None  # the memory of its residual buffer, once it decodes
 
     @property
     def blocks(self) -> int:
         """The number of blocks."""
-        return sum(len(run.entries) for run in self.runs)
+        return len(self.spans.lengths)
 
     def followed(self, block: HexBlock, rest: HexCache) -> "PackedCache":
         """Return the cache with one more block and a new rest."""
-        new = run([block], rest)
-        if self.runs and self.runs[-1].goes_on(new):
-            return PackedCache((*self.runs[:-1], self.runs[-1].followed(new)), rest)
-        return PackedCache((*self.runs, new), rest)
+        return PackedCache(self.spans.followed(block, rest.config), rest)
+
+    def in_room(self) -> "PackedCache":
+        """Return the cache with its residual buffer copied into memory of a fixed size."""
+        room = self.room
+        if room is None or not room.fits(self.rest):
+            room = Room.of(self.rest)
+        room.fill(self.rest)
+        return PackedCache(self.spans, room.rest(self.rest, self.held), room)
+
+    def grown(self) -> "PackedCache":
+        """Return the cache after a token was written into its room."""
+        assert self.room is not None
+        return self._replace(rest=self.room.rest(self.rest, self.held + 1))
+
+    @property
+    def held(self) -> int:
+        """Tokens in the residual buffer."""
+        return self.rest.residual_keys.shape[-2]
 
     @classmethod
     def of(cls, cache: HexCache) -> "PackedCache":
-        """Return a cache in the layout of the kernels."""
-        runs = (run(list(some), cache) for _, some in groupby(cache.blocks, shared_properties))
-        return cls(tuple(runs), cache._replace(blocks=()))
+        """Return a cache in the layout of the kernels.
+
+        Raises:
+            ValueError: the cache has no block, or blocks that are not alike.
+        """
+        if not alike(cache.blocks):
+            count = len(cache.blocks)
+            raise ValueError(
+                "cache must have at least one block, and all of one number of bits, value group "
+                f"and type, got {count} block{'s' * (count != 1)}"
+            )
+        return cls(laid_out(cache.blocks, cache.config), cache._replace(blocks=()))
 
     def cache(self) -> HexCache:
         """Return the cache as the specification stores it, bit for bit."""
-        batch = self.rest.residual_mass.shape[:-1]
-        return self.rest._replace(blocks=tuple(b for one in self.runs for b in blocks(one, batch)))
+        rest = self.rest
+        if self.room is not None:
+            names = "residual_keys", "residual_values", "residual_mass", "mass"
+            rest = rest._replace(**{name: getattr(rest, name).clone() for name in names})
+        return rest._replace(blocks=tuple(blocks(self.spans, rest.residual_mass.shape[:-1])))
+
+
+def tiles_of(length: int) -> int:
+    """Return the number of tiles of a span."""
+    return -(-length // TILE)
+
+
+def alike(blocks: tuple[HexBlock, ...]) -> bool:
+    """Whether blocks can lie in one `PackedSpans`: they differ at most in their lengths."""
+    kinds = {(bits, by_head, dtype) for bits, _, by_head, dtype in map(shared_properties, blocks)}
+    return len(kinds) == 1
 
 
 @lru_cache(maxsize=32)
@@ -221,59 +308,123 @@ def tile_entry_starts(dynamic: Tensor, counts: Tensor, width: int) -> Tensor:
     """Return the index of the first kept entry of each tile.
 
     Args:
-        dynamic: the tokens that are kept whole.
-        counts: the entries that the static mask keeps of each token and head.
+        dynamic: the tokens that are kept whole, `[rows, tokens]`.
+        counts: the entries that the static mask keeps of each token and head, `[heads, tokens]`.
         width: the channels of a head.
     """
-    sizes = torch.where(dynamic[:, :, None], width, counts.to(dynamic.device))
+    sizes = torch.where(dynamic[:, None], width, counts.to(dynamic.device))
     sizes = F.pad(sizes, (0, -sizes.shape[-1] % TILE)).unflatten(-1, (-1, TILE)).sum(-1)
     return (sizes.flatten().cumsum(0) - sizes.flatten()).view(sizes.shape)
 
 
-def run(some: list[HexBlock], cache: HexCache) -> PackedSpans:
-    """Return blocks of one length as a run in the layout of the kernels."""
-    first, batch = some[0], some[0].dynamic.ndim - 1
-    rows = cache.residual_mass.shape[:-1].numel()
-    bits, length = first.bits, first.dynamic.shape[-1]
+def laid_out(
+    some: Sequence[HexBlock], config: HexConfig, before: tuple[int, ...] = (), entries: int = 0
+) -> PackedSpans:
+    """Return blocks in the layout of the kernels.
 
-    def stacked(name: str) -> Tensor:
-        parts = [getattr(block, name) for block in some]
-        return torch.stack(parts).reshape(len(some), rows, *parts[0].shape[batch:])
-
-    def words(kind: str) -> Tensor:
-        return laid(unpack_bits(stacked(f"{kind[:-1]}_words"), bits, length).mT, bits, kind)
-
-    mask, dynamic = mask_settings(cache.config), stacked("dynamic")
-    heads, width = first.key_steps.shape[-2:]
-    counts = kept_by(mask, length, heads, width, torch.device("cpu")).counts
-    return PackedSpans(
-        bits, length,
-        words("keys"), stacked("key_steps"), stacked("key_minima"),
-        words("values"), stacked("value_steps"), stacked("value_minima"),
-        torch.cat([block.kept_keys for block in some]),
-        torch.cat([block.kept_values for block in some]),
-        tuple(block.kept_keys.numel() for block in some),
-        dynamic, tile_entry_starts(dynamic, counts, width),
-    )  # fmt: skip
+    Args:
+        some: blocks that are alike.
+        config: the settings of the cache.
+        before: the lengths of the spans that lie before them.
+        entries: the kept entries that lie before them.
+    """
+    every, lengths, kept = [], before, tuple(block.kept_keys.numel() for block in some)
+    for block, count in zip(some, kept, strict=True):
+        every.append(one_laid_out(block, config, lengths, entries))
+        lengths, entries = (*lengths, block.dynamic.shape[-1]), entries + count
+    parts: dict[str, Any] = {name: torch.cat([one[name] for one in every]) for name in every[0]}
+    reach = parts["value_steps"].float().amax((0, -1))
+    lengths = lengths[len(before) :]
+    return PackedSpans(bits=some[0].bits, reach=reach, lengths=lengths, entries=kept, **parts)
 
 
-def blocks(one: PackedSpans, batch: torch.Size) -> list[HexBlock]:
-    """Return the blocks of a run, with their batch axes."""
-    width = one.key_steps.shape[-1]
+def one_laid_out(
+    block: HexBlock, config: HexConfig, before: tuple[int, ...], entries: int
+) -> dict[str, Tensor]:
+    """Return the tensors of a block in the layout of the kernels: see `laid_out`."""
+    batch, length = block.dynamic.ndim - 1, block.dynamic.shape[-1]
+    heads, width = block.key_steps.shape[-2:]
+
+    def flat(x: Tensor) -> Tensor:
+        """Join the batch axes."""
+        return x.flatten(0, batch - 1) if batch else x[None]
+
+    def tiled(x: Tensor) -> Tensor:
+        """Move the tiles of the last axis to the front."""
+        return F.pad(flat(x), (0, -length % TILE)).unflatten(-1, (-1, TILE)).movedim(-2, 0)
+
+    def words(packed: Tensor, kind: str) -> Tensor:
+        codes = unpack_bits(flat(packed), block.bits, length).mT
+        return laid(codes, block.bits, kind).movedim(-2, 0)
+
+    counts = kept_by(mask_settings(config), length, heads, width, torch.device("cpu")).counts
+    starts = tile_entry_starts(flat(block.dynamic), counts, width)
+    return dict(
+        key_words=words(block.key_words, "keys"),
+        key_steps=flat(block.key_steps)[None],
+        key_minima=flat(block.key_minima)[None],
+        value_words=words(block.value_words, "values"),
+        value_steps=tiled(block.value_steps),
+        value_minima=tiled(block.value_minima),
+        kept_keys=block.kept_keys,
+        kept_values=block.kept_values,
+        dynamic=tiled(block.dynamic),
+        tiles=table_of_tiles(before, length, starts.device),
+        begins=starts.movedim(-1, 0) + entries,
+    )
+
+
+def table_of_tiles(before: tuple[int, ...], length: int, device: torch.device) -> Tensor:
+    """Return the rows of the table of tiles for a span that lies after others.
+
+    The tables of static masks have the tiles of each length, in the order of first occurrence.
+    """
+    known = [*dict.fromkeys((*before, length))]
+    masks = sum(map(tiles_of, known[: known.index(length)]))
+    tile = torch.arange(tiles_of(length), device=device)
+    rest = (length - TILE * tile).clamp(max=TILE)
+    parts = torch.full_like(tile, len(before)), rest, masks + tile, sum(before) + TILE * tile
+    return torch.stack(parts, -1).to(torch.int32)
+
+
+def blocks(spans: PackedSpans, batch: torch.Size) -> list[HexBlock]:
+    """Return the blocks of spans, with their batch axes."""
+    kept = (x.split(spans.entries) for x in (spans.kept_keys, spans.kept_values))
+    found, first = [], 0
+    for i, (length, entries) in enumerate(zip(spans.lengths, zip(*kept, strict=True), strict=True)):
+        tiles = slice(first, first + tiles_of(length))
+        found.append(block_of(spans, i, tiles, entries, batch))
+        first = tiles.stop
+    return found
+
+
+def block_of(
+    spans: PackedSpans, span: int, tiles: slice, entries: tuple[Tensor, ...], batch: torch.Size
+) -> HexBlock:
+    """Return the block of a span: see `blocks`."""
+    bits, length, width = spans.bits, spans.lengths[span], spans.key_steps.shape[-1]
+
+    def apart(x: Tensor) -> Tensor:
+        """Split the rows into batch axes."""
+        return x.reshape(*batch, *x.shape[1:])
+
+    def tokens(x: Tensor) -> Tensor:
+        """Join the tiles."""
+        return apart(x[tiles].movedim(0, -2).flatten(-2)[..., :length])
 
     def stream(words: Tensor, kind: str) -> Tensor:
-        codes = lifted(words, one.bits, width, kind, one.length)
-        return pack_bits(codes.mT.contiguous(), one.bits)
+        codes = lifted(words[tiles].movedim(0, -2), bits, width, kind, length)
+        return apart(pack_bits(codes.mT.contiguous(), bits))
 
-    kept = one.kept_keys.split(one.entries), one.kept_values.split(one.entries)
-    parts = (
-        stream(one.key_words, "keys"), one.key_steps, one.key_minima,
-        stream(one.value_words, "values"), one.value_steps, one.value_minima,
-    )  # fmt: skip
-    found = []
-    for i in range(len(one.entries)):
-        stored = [x[i].reshape(*batch, *x.shape[2:]) for x in parts]
-        entries = [x[i].clone() for x in kept]
-        dynamic = one.dynamic[i].reshape(*batch, one.length)
-        found.append(HexBlock(one.bits, *[*stored, *entries, dynamic]))
-    return found
+    return HexBlock(
+        bits,
+        stream(spans.key_words, "keys"),
+        apart(spans.key_steps[span]),
+        apart(spans.key_minima[span]),
+        stream(spans.value_words, "values"),
+        tokens(spans.value_steps),
+        tokens(spans.value_minima),
+        entries[0].clone(),
+        entries[1].clone(),
+        tokens(spans.dynamic),
+    )

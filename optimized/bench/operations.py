@@ -25,7 +25,7 @@ from optimized.bench.launch_recorder import Launch, launched
 from optimized.hex_packed_layout import TILE, PackedCache, PackedSpans
 from optimized.kernels.evict import gathered, kept_per_block
 from optimized.kernels.hex import attention as launcher
-from optimized.kernels.hex.attention import PROGRAMS, attend_packed
+from optimized.kernels.hex.attention import RESIDENT, attend_packed
 from optimized.kernels.hex.compress import coded_span, restored
 from reference import HexCache
 
@@ -227,21 +227,22 @@ def packed_cache(
     """
     tiles = tokens // TILE
     span = tiles * TILE
-    words = empty(1, rows, heads, tiles, TILE * width * config.bits // 32, dtype=torch.int32)
-    steps, value_steps = empty(1, rows, heads, width), empty(1, rows, span)
+    words = empty(tiles, rows, heads, TILE * width * config.bits // 32, dtype=torch.int32)
+    steps, value_steps = empty(1, rows, heads, width), empty(tiles, rows, TILE)
     static = int(config.density * heads * width) * span
     whole = int(config.heavy * span) + config.recent * bool(config.heavy)
     kept = empty(rows * (static + whole * (heads * width - static // span)))
-    run = PackedSpans(
-        config.bits, span, words, steps, steps, words.clone(), value_steps, value_steps.clone(),
-        kept, kept.clone(), (kept.numel(),), empty(1, rows, span, dtype=torch.bool),
-        empty(1, rows, heads, tiles, dtype=torch.int64),
+    spans = PackedSpans(
+        config.bits, words, steps, steps, words.clone(), value_steps, value_steps.clone(),
+        empty(rows, dtype=torch.float32), kept, kept.clone(),
+        empty(tiles, rows, TILE, dtype=torch.bool), empty(tiles, 4, dtype=torch.int32),
+        empty(tiles, rows, heads, dtype=torch.int64), (span,), (kept.numel(),),
     )  # fmt: skip
     exact, none = empty(rows, heads, tokens - span, width), empty(rows, heads, 0, width)
     mass = empty(rows, tokens - span, dtype=torch.float32)
     settings = config._replace(tile=True)
     cache = HexCache(settings, (), exact, exact.clone(), mass, mass[:, :0], none, none)
-    return PackedCache((run,), cache)
+    return PackedCache(spans, cache)
 
 
 def packing(name: str, tokens: int, bits: int, small: bool = False) -> Operation:
@@ -419,7 +420,7 @@ def ragged(tokens: int, small: bool = False) -> Operation:
 def operations(small: bool) -> list[Operation]:
     """Return the timed operations in order, with small shapes for the interpreter if `small`."""
     choices = [dict(num_warps=warps, num_stages=stages) for warps in (1, 2, 4) for stages in (2, 3)]
-    choices += [dict(PROGRAMS=PROGRAMS // 4 * factor) for factor in (1, 2, 8)]
+    choices += [dict(RESIDENT=RESIDENT // 2 * factor) for factor in (1, 4, 8)]
     swept = (1, 101) if small else (8, 32735)
     sweeps = [compressed(*swept, preset, small, one) for preset in PRESETS for one in choices]
     if small:
@@ -488,8 +489,8 @@ def compiled_operations() -> list[Operation]:
 
 
 @contextmanager
-def override_launch_options(options: Named, kernel: str = "codes_kernel") -> Iterator[None]:
-    """Return a context that launches one kernel with other options.
+def override_launch_options(options: Named) -> Iterator[None]:
+    """Return a context that launches the kernels of codes with other options.
 
     Names in capitals are constants of the launcher's module.
     """
@@ -498,7 +499,7 @@ def override_launch_options(options: Named, kernel: str = "codes_kernel") -> Ite
 
     def launching(run: Callable[..., object]) -> Callable[..., object]:
         def launch(self: Any, *args: Any, **given: Any) -> object:
-            chosen = rest if self.fn.__name__ == kernel else {}
+            chosen = rest if self.fn.__name__ in ("kcvt_kernel", "sparse_kernel") else {}
             return run(self, *args, **(given | chosen))
 
         return launch

@@ -89,7 +89,7 @@ CALLS: dict[str, Any] = {
     ),
     "hex_read": ({"restore_kernel"}, lambda kv: kv.hex_read(stored(96))),
     "hex_decode": (
-        {"codes_kernel", "merge_kernel"},
+        {"kcvt_kernel", "merge_kernel"},
         lambda kv: kv.hex_decode(stored(96), *stream()),
     ),
     "sensitivity": (MASS, lambda kv: kv.sensitivity(*stream(9, 9), prompt=8, configs=[HEX])),

@@ -22,10 +22,10 @@ taken = wide_cache_inputs().filter(lambda x: home.taken(**x, valid=None))
 
 
 @few
-@given(taken, st.sampled_from([1, 4, 2112]), st.sampled_from([None, 0.0625]), st.booleans())
+@given(taken, st.sampled_from([1, 4, 1056]), st.sampled_from([None, 0.0625]), st.booleans())
 def test_programs_read_what_the_specification_restores(x, many, scale, mass):
     x = x | dict(scale=scale, mass=mass)
-    with patch.object(home, "PROGRAMS", many):
+    with patch.multiple(home, RESIDENT=many, multiprocessors=lambda _: 1):
         attended = home.hex_attention(**x)
     assert_as_accurate(attended, reference.hex_attention, x)
 

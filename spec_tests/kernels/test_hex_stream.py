@@ -16,7 +16,7 @@ from optimized import kernels
 from optimized.bench.launch_recorder import recorded
 from optimized.hex_packed_layout import TILE, PackedCache
 from optimized.kernels.hex._packed_decode_step import decode_packed
-from optimized.kernels.hex.attention import taken
+from optimized.kernels.hex.attention import decode, taken
 from optimized.vector.hex import decode_step as processor
 from optimized.vector.hex.stacked_cache import StackedCache
 from reference._validation.contract import trusted
@@ -87,7 +87,7 @@ def test_a_step_stores_the_logits_that_its_mode_remembers_the_mass_of(mode, data
     x = data.draw(ready(mode))
     with trusted(), recorded() as launches:
         decode_packed(PackedCache.of(x["cache"]), *tokens(x, 1, 0))
-    names = "codes_kernel", "residual_kernel"
+    names = "kcvt_kernel", "sparse_kernel", "residual_kernel"
     attending = [one for one in launches if one.kernel.fn.__name__ in names]
     stores = [one.arguments["logits"] is not None for one in attending]
     assert stores[-1], "of the residual buffer"
@@ -114,7 +114,9 @@ def layer():
     from optimized.models.hex import HexLayer
 
     with patch("optimized.models.hex.on_gpu", lambda _: True):
-        yield lambda kv: layer_and_outputs(HexLayer(SMALL, kv), 0, PROMPT, PROMPT)[0]
+        yield lambda kv, settings=SMALL: layer_and_outputs(
+            HexLayer(settings, kv), 0, PROMPT, PROMPT
+        )[0]
 
 
 def way():
@@ -148,10 +150,14 @@ def test_the_bytes_of_a_layer_are_those_of_its_memory(layer):
     for one in (mine, other):
         layer_and_outputs(one, PROMPT, PROMPT + 5)
     tight, block = (optimized.stored_bytes(x) for x in (other.held, other.held.blocks[-1]))
-    (run,) = mine.held.runs
-    assert run.memory is not None
-    tight += run.memory.whole.begins.nbytes
-    assert tight <= optimized.stored_bytes(mine.held) <= tight + block
+    memory = mine.held.spans.memory
+    assert memory is not None
+    tight += memory.whole.begins.nbytes + memory.whole.tiles.nbytes
+    assert (
+        tight
+        <= optimized.stored_bytes(mine.held)
+        <= tight + block + sum(x.nbytes for x in mine.held.room)
+    )
     everything = mine.held, mine.keys, mine.values
     assert optimized.stored_bytes(mine) == optimized.stored_bytes(everything)
 
@@ -175,6 +181,53 @@ class Reads(TorchDispatchMode):
         if function.overloadpacket.__name__ in ("_local_scalar_dense", "nonzero", "equal"):
             self.found.append("".join(traceback.format_stack(limit=12)))
         return function(*args, **(kwargs or {}))
+
+
+class Eager(TorchDispatchMode):
+    """Notes the operations that would launch a kernel: neither a view nor memory without values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = list[str]()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None):
+        name, returns = function.overloadpacket.__name__, function._schema.returns
+        viewed = any(one.alias_info is not None and not one.alias_info.is_write for one in returns)
+        if not viewed and "empty" not in name and any("Tensor" in str(x.type) for x in returns):
+            self.found.append(name)
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("settings", [SMALL, SMALL._replace(density=0.125, heavy=0.02)])
+def test_a_step_of_a_layer_launches_four_kernels_and_nothing_else(settings, layer):
+    mine = layer(optimized, settings)
+    layer_and_outputs(mine, PROMPT, PROMPT + 1)
+    query, key, value = torch.randn(3, 1, 2, 1, 64)
+    with recorded() as launches, Eager() as eager:
+        mine.update(key, value)
+        mine.attend(query, None, way())
+    assert len(launches) == 4
+    assert not eager.found
+
+
+@pytest.mark.parametrize("settings", [SMALL, SMALL._replace(density=0.125, mode="full", period=9)])
+def test_a_captured_step_may_be_replayed_until_the_block_is_full(settings):
+    """As in a CUDA graph, the same launches read new tokens from the same memory."""
+    keys, values = torch.randn(2, 1, 2, PROMPT, 64)
+    whole = kernels.hex_prefill(keys, keys, values, settings)
+    packed, inputs = PackedCache.of(whole).in_room(), torch.empty(3, 1, 2, 1, 64)
+    with trusted(), recorded() as launches:
+        output = decode(inputs[0], inputs[1], inputs[2], packed)
+    for step in range(buffer_space(whole)):
+        inputs.copy_(torch.randn(inputs.shape, generator=torch.Generator().manual_seed(step)) / 4)
+        for one in launches:
+            one.kernel[one.grid](**one.arguments, **one.options)
+        packed = packed.grown()
+        expected, whole = kernels.hex_decode(whole, *inputs.clone())
+        assert_equal(output, expected)
+        if buffer_space(packed.rest):
+            assert_equal(packed.cache(), whole)
+    assert len(whole.blocks) == 2
 
 
 def test_a_layer_waits_for_no_value_after_its_first_step(layer):

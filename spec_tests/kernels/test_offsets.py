@@ -231,11 +231,11 @@ def test_codes_of_the_last_row_are_attended(last):
     with recorded() as launches:
         decode.attend_packed(query, PackedCache.of(cache))
     kept = "kept_keys", "kept_values"
-    alike = "counts", "tokens", "channels", "columns", "places"
+    alike = "counts", "tokens", "channels", "columns", "places", "tiles"
     given = as_last_of(rows, launches[0], *kept, *alike)
     entries = given["entries"]
     entries = entries._replace(**{x: at_the_end(getattr(entries, x), LENGTH) for x in kept})
-    entries.firsts[-1] += LENGTH
+    entries.begins[-1] += LENGTH
     given |= dict(entries=entries, size=given["size"]._replace(rows=rows))
     last(launches[0].kernel, place=rows - 1, **given)
     expected = reference.hex_attention(query, cache).output

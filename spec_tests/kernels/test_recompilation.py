@@ -10,12 +10,13 @@ from optimized import kernels
 from optimized.bench.launch_recorder import launched
 from optimized.bench.machine_code import source
 from optimized.hex_packed_layout import TILE, PackedCache
-from optimized.kernels.hex.attention import attend_packed
+from optimized.kernels.hex._packed_decode_step import decode_packed
 
 triton = pytest.importorskip("triton")
 
 STEPS = 400
-CONFIG = optimized.HexConfig(bits=4, density=0.0, heavy=0.0, recent=2, block=TILE)
+KCVT = optimized.HexConfig(bits=4, density=0.0, heavy=0.0, recent=0, block=TILE)
+HEX = KCVT._replace(density=0.125, heavy=0.02, recent=2)
 
 
 def variants(steps):
@@ -30,28 +31,27 @@ def variants(steps):
     return dict(found)
 
 
-def hex_steps():
-    """Yield decode steps over a cache whose buffer grows, and whose blocks do with it."""
-    tokens = TILE * 8
-    keys = torch.randn(1, 2, tokens, 64)
-    some = keys[..., :TILE, :]
-    block = optimized.hex_prefill(some, some, some, CONFIG)
-    for step in range(STEPS):
-        filled, rest = divmod(step, TILE)
-        whole = block._replace(
-            blocks=block.blocks[:1] * (1 + filled),
-            residual_keys=keys[..., : rest + 1, :],
-            residual_values=keys[..., : rest + 1, :],
-            residual_mass=torch.zeros(1, rest + 1),
-        )
-        cache = PackedCache.of(whole)
-        yield lambda cache=cache: attend_packed(keys[..., :1, :], cache, mass=True, of_all=False)
+def hex_steps(config):
+    """Yield a prompt, then decode steps whose buffer grows, and whose blocks do with it."""
+    keys = torch.randn(1, 2, TILE * 2, 64)
+    cache = PackedCache.of(optimized.hex_prefill(keys, keys, keys, config))
+    new = keys[..., :1, :]
+    yield lambda: kernels.hex_prefill(keys, keys, keys, config)
+
+    def step():
+        nonlocal cache
+        cache = decode_packed(cache, new, new, new)[1]
+
+    for _ in range(STEPS):
+        yield step
 
 
-def test_decode_steps_do_not_compile_kernels_anew():
-    found = variants(hex_steps())
-    assert {"codes_kernel", "residual_kernel", "merge_kernel", "mass_kernel"} <= found.keys()
-    assert all(steps == [0] for steps in found.values()), found
+@pytest.mark.parametrize(("config", "kernel"), [(KCVT, "kcvt_kernel"), (HEX, "sparse_kernel")])
+def test_decode_steps_do_not_compile_kernels_anew(config, kernel):
+    found = variants(hex_steps(config))
+    attending = {kernel, "residual_kernel", "merge_kernel", "mass_kernel"}
+    assert attending < found.keys(), "also those that compress"
+    assert all(max(steps) <= 1 for steps in found.values()), found
 
 
 def test_the_discount_is_not_compiled_anew_for_each_gamma():

@@ -5,11 +5,11 @@ from torch import Tensor
 from optimized import vector
 from optimized._dispatch import learning
 from optimized.hex_packed_layout import TILE, PackedCache
-from optimized.kernels.hex.attention import attend_packed, taken
+from optimized.kernels.hex.attention import decode, taken
 from optimized.kernels.hex.cache import compress_if_full, compress_oldest_block
 from optimized.vector.hex.decode_step import compress_full_buffer
 from reference._validation import checks
-from reference.hex.cache import HexCache, add_mass, add_tokens
+from reference.hex.cache import HexCache
 from reference.hex.decode_step import HexDecoded
 
 
@@ -24,15 +24,16 @@ def decode_packed(
     fine = queries.shape[-2] == 1 and not learning((queries, keys, values, cache))
     if isinstance(cache, HexCache):
         fine = fine and cache.config.block % TILE == 0 and taken(queries, cache, None)
-    if fine and isinstance(cache, HexCache):
-        cache = PackedCache.of(cache)
+    if isinstance(cache, HexCache) and fine:
+        cache = PackedCache.of(cache).in_room()
     if isinstance(cache, HexCache) or not fine:
         whole = cache.cache() if isinstance(cache, PackedCache) else cache
         return vector.hex_decode(whole, queries, keys, values)
-    cache = cache._replace(rest=add_tokens(cache.rest, keys, values))
-    remembered = cache.rest.mass.shape[-1] > 0
-    output, mass = attend_packed(queries, cache, mass=True, of_all=remembered)
-    assert mass is not None
-    checks.refuse_overflow("queries", mass)
-    cache = cache._replace(rest=add_mass(cache.rest, mass))
-    return HexDecoded(output, compress_full_buffer(cache, compress_oldest_block, compress_if_full))
+    if cache.room is None:
+        cache = cache.in_room()
+    output, cache = decode(queries, keys, values, cache), cache.grown()
+    checks.refuse_overflow("queries", cache.rest.residual_mass)
+    after = compress_full_buffer(cache, compress_oldest_block, compress_if_full)
+    if after is not cache:
+        after = after._replace(room=cache.room).in_room()
+    return HexDecoded(output, after)

@@ -39,8 +39,21 @@ class Tables(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def tables(static: HexConfig, length: int, heads: int, width: int, device: torch.device) -> Tables:
-    """Return the tables of a span: the same for all layers, rows and spans."""
+def tables(
+    static: HexConfig, lengths: tuple[int, ...], heads: int, width: int, device: torch.device
+) -> Tables:
+    """Return the tables of spans of some lengths, one after the other: the same for all layers."""
+    every = [tables_of_span(static, length, heads, width) for length in lengths]
+    before = 0
+    for i, one in enumerate(every):
+        offset = torch.tensor([before, 0], dtype=torch.int32)
+        every[i] = one._replace(tokens=one.tokens + offset, columns=one.columns + offset)
+        before += len(one.channels)
+    return Tables(*(torch.cat(parts).to(device) for parts in zip(*every, strict=True)))
+
+
+def tables_of_span(static: HexConfig, length: int, heads: int, width: int) -> Tables:
+    """Return the tables of a span."""
     kept = kept_by(static, length, heads, width, torch.device("cpu"))
     tile, tiles = kept.by_channel.of_head // TILE, -(-length // TILE)
     beyond = (0, tiles * TILE - length)
@@ -50,14 +63,13 @@ def tables(static: HexConfig, length: int, heads: int, width: int, device: torch
     place = tile * heads * width + kept.by_channel.channels
     among = place.bincount(minlength=tiles * heads * width).view(tiles, heads * width)
     before = F.pad(among.cumsum(0)[:-1], (0, 0, 1, 0)) + kept.by_channel.starts
-    found = (
+    return Tables(
         F.pad(tokens[0], (0, ROOM - TILE)).to(torch.uint8),
         lanes(*tokens),
         (kept.by_token.channels % width).to(torch.uint8),
         lanes(*(x.unflatten(-1, (heads, width)) for x in (among, before))),
         (kept.by_channel.of_head % TILE + ROOM * kept.by_channel.rank).to(torch.int16),
     )
-    return Tables(*(table.to(device) for table in found))
 
 
 def lanes(counts: Tensor, starts: Tensor) -> Tensor:
@@ -68,10 +80,18 @@ def lanes(counts: Tensor, starts: Tensor) -> Tensor:
 
 
 @triton.jit
-def write_entry_starts(begins, flags, counts, left, WIDTH: tl.constexpr):
+def write_queries(queries, columns, turned, WIDTH: tl.constexpr, C: tl.constexpr):
+    """Write queries channel by channel: a lane reads all columns of a channel at once."""
+    g, c = tl.arange(0, C), tl.arange(0, WIDTH)
+    q = tl.load(queries + g[None, :] * WIDTH + c[:, None], mask=(g < columns)[None, :], other=0.0)
+    tl.store(turned + c[:, None] * C + g[None, :], widened(q))
+
+
+@triton.jit
+def write_entry_starts(begins, flags, counts, WIDTH: tl.constexpr):
     """Write the index i of each token's first entry in a tile, as -1 - i for a token kept whole."""
     t = tl.arange(0, 128)
-    whole = tl.load(flags + t, mask=(t < 96) & (t < left), other=0) != 0
+    whole = tl.load(flags + t, mask=t < 96, other=0) != 0
     many = tl.where(whole, WIDTH, tl.load(counts + t).to(tl.int32))
     before = tl.cumsum(many, 0) - many
     tl.store(begins + t, tl.where(whole, -1 - before, before))
@@ -83,7 +103,8 @@ def add_keys(
 ):  # fmt: skip
     """Write what the kept keys of a tile add to its logits, before scaling.
 
-    The query values of a channel are at most 32 bytes, so one lane reads them for its token.
+    The query values of a channel are at most 32 bytes, see `write_queries`: one lane reads them for
+    its token.
     """
     g, t, c = tl.arange(0, C), tl.arange(0, 32), tl.arange(0, WIDTH)
     for part in tl.range(0, 3, num_stages=1):

@@ -62,7 +62,7 @@ def compress_full_buffer(
     if buffer_space(rest):
         return cache
     if rest.config.mode == "append" or cache.blocks < rest.config.period:
-        # compress_oldest_block only tests whether there are blocks, so runs can replace them
-        after = compress_oldest_block(rest._replace(blocks=cache.runs))
+        # compress_oldest_block only tests whether there are blocks, so numbers can replace them
+        after = compress_oldest_block(rest._replace(blocks=tuple(range(cache.blocks))))
         return cache.followed(after.blocks[-1], after._replace(blocks=()))
     return type(cache).of(compress_if_full(cache.cache()))

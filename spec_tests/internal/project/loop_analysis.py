@@ -38,7 +38,6 @@ ALLOWED_LOOPS: dict[str, str] = {
     "kernels/graphkv/refine.py::shares": "sizes of a protected window",
     "kernels/hubkv/refine.py::refine_among": "settings",
     "kernels/hex/_sparse_entries.py::tables": "tables of a mask",
-    "kernels/hex/attention.py::attend_packed": "runs of spans of one length",
     "kernels/hex/attention.py::taken": "compressed spans",
     "vector/hex/attention.py::needs_gradients": "compressed spans, and what is stored of them",
     "kernels/hex/compress.py::hex_compress": "stored parts that are numbers",

@@ -385,11 +385,11 @@ def test_options_leave_a_module_what_others_add_to_it():
     from optimized.bench.operations import override_launch_options
     from optimized.kernels.hex import attention
 
-    before = attention.PROGRAMS
-    with override_launch_options(dict(PROGRAMS=before + 1, num_warps=2)):
-        assert before + 1 == attention.PROGRAMS
+    before = attention.RESIDENT
+    with override_launch_options(dict(RESIDENT=before + 1, num_warps=2)):
+        assert before + 1 == attention.RESIDENT
         assert attention.__dict__.setdefault("of_the_interpreter", 1) == 1
-    assert before == attention.PROGRAMS
+    assert before == attention.RESIDENT
     assert attention.__dict__.pop("of_the_interpreter") == 1
 
 
