@@ -68,7 +68,7 @@ class PackedSpans(NamedTuple):
     kept_keys: Tensor  # [entries], span after span
     kept_values: Tensor
     dynamic: Tensor  # bool [tiles, rows, 96]
-    tiles: Tensor  # int32 [tiles, 4]: span, tokens, row of the tables of static masks, first token
+    tiles: Tensor  # int64 [tiles, 4]: span, tokens, row of the tables of static masks, first token
     begins: Tensor  # int64 [tiles, rows, heads]: the first kept entry
     lengths: tuple[int, ...]  # tokens of each span
     entries: tuple[int, ...]  # kept entries of each span
@@ -146,7 +146,7 @@ class Room(NamedTuple):
     keys: Tensor  # [rows, heads, room, width]
     values: Tensor
     mass: Tensor  # float32 [rows, remembered + room]; the first ones are those of compressed tokens
-    filled: Tensor  # int32 [1]: tokens in the residual buffer, where kernels read it
+    filled: Tensor  # int64 [1]: tokens in the residual buffer, where kernels read it
 
     @classmethod
     def of(cls, rest: HexCache) -> "Room":
@@ -158,7 +158,7 @@ class Room(NamedTuple):
             keys.new_empty(rows, heads, size, width),
             keys.new_empty(rows, heads, size, width),
             mass.new_empty(rows, rest.mass.shape[-1] + size),
-            torch.empty(1, dtype=torch.int32, device=keys.device),
+            torch.empty(1, dtype=torch.int64, device=keys.device),
         )
 
     def fits(self, rest: HexCache) -> bool:
@@ -384,7 +384,7 @@ def table_of_tiles(before: tuple[int, ...], length: int, device: torch.device) -
     tile = torch.arange(tiles_of(length), device=device)
     rest = (length - TILE * tile).clamp(max=TILE)
     parts = torch.full_like(tile, len(before)), rest, masks + tile, sum(before) + TILE * tile
-    return torch.stack(parts, -1).to(torch.int32)
+    return torch.stack(parts, -1)
 
 
 def blocks(spans: PackedSpans, batch: torch.Size) -> list[HexBlock]:

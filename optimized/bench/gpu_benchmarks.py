@@ -43,6 +43,7 @@ from optimized.bench.operations import (
 )
 from optimized.bench.report import MEASURED, ROOT, surroundings, write_atomically
 from optimized.bench.timing_harness import moved
+from optimized.hex_packed_layout import PackedCache
 from reference._validation.contract import trusted
 
 SCHEMA = 1
@@ -204,7 +205,8 @@ def tensor_bytes(value: object) -> int:
 def redraw(inputs: OperationInputs, seed: int) -> None:
     """Redraw every float and every word of codes in place; masks, positions and lengths stay.
 
-    Queries, keys and values lie in [-1, 1), scores and the numbers of a compressed cache in [0, 1).
+    Queries, keys and values lie in [-1, 1), scores and the numbers of a compressed cache in [0, 1);
+    the largest step of a packed cache is 1.
     """
     drawn = set[int]()
     generators: dict[torch.device, torch.Generator] = {}
@@ -223,6 +225,8 @@ def redraw(inputs: OperationInputs, seed: int) -> None:
                     tensor.random_(-(2**31), 2**31 - 1, generator=generator)
                 elif tensor.dtype == torch.uint8:
                     tensor.random_(0, 256, generator=generator)
+            if isinstance(value, PackedCache):
+                value.spans.reach.fill_(1)
 
 
 def time_side(

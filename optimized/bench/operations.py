@@ -235,7 +235,7 @@ def packed_cache(
     spans = PackedSpans(
         config.bits, words, steps, steps, words.clone(), value_steps, value_steps.clone(),
         empty(rows, dtype=torch.float32), kept, kept.clone(),
-        empty(tiles, rows, TILE, dtype=torch.bool), empty(tiles, 4, dtype=torch.int32),
+        empty(tiles, rows, TILE, dtype=torch.bool), empty(tiles, 4, dtype=torch.int64),
         empty(tiles, rows, heads, dtype=torch.int64), (span,), (kept.numel(),),
     )  # fmt: skip
     exact, none = empty(rows, heads, tokens - span, width), empty(rows, heads, 0, width)

@@ -171,27 +171,38 @@ hex/compress/test_laws.py::test_what_is_restored_is_kcvt_of_the_remaining_entrie
   + here = h * WIDTH + channel
 """)
 
-mutant = register_kernel_mutants("hex/attention.py", programs=1)
+mutant = register_kernel_mutants("hex/_codes.py", programs=1)
 mutant("""
 hex/attention/test_laws.py::test_heads_of_a_models_width_read_what_is_restored
+  kernel_half_queries: queries and weights are rounded to half precision
+  - return near, (x - near.to(tl.float32)).to(tl.float16)
+  + return near, (x - x).to(tl.float16)
   kernel_codes_unfaded: the sum over codes is not rescaled with a new offset
   - faded += (o[i] * fade[None, :],)
   + faded += (o[i],)
   kernel_minima_unfaded: the sum over minima is not rescaled with a new offset
   - minima *= fade
   + minima *= 1.0
+""")
+
+mutant = register_kernel_mutants("hex/_decode_kernels.py", programs=1)
+mutant("""
+hex/attention/test_laws.py::test_heads_of_a_models_width_read_what_is_restored
+  kernel_past_the_tile: padding behind the tokens of a tile counts
+  - (token < tokens)[:, None], x, -float("inf"))
+  + (token < 96)[:, None], x, -float("inf"))
+  kernel_scales_of_the_first_span: codes of every span have the steps and minima of the first one
+  - tl.load(tiles + 4 * tile + SPAN) * heads
+  + tl.load(tiles + 4 * tile + SPAN) * 0
   kernel_past_the_residual: keys beyond the residual buffer count as zeros
-  - s * scale[None, :], -float("inf"))
-  + s * scale[None, :], 0.0)
+  - s * scale, -float("inf"))
+  + s * scale, 0.0)
   kernel_residual_once: a program reads only its first 16 tokens of the residual buffer
   - for start in range(16 * tl.program_id(1), tokens, 16 * tl.num_programs(1)):
   + for start in range(16 * tl.program_id(1), 16 * tl.program_id(1) + 1, 16):
   kernel_residual_of_the_first_row: every head has the residual buffer of the first head
-  - keys += pid // parts * tokens * WIDTH
-  + keys += 0 * tokens * WIDTH
-  kernel_half_queries: queries and weights are rounded to half precision
-  - return near, (x - near.to(tl.float32)).to(tl.float16)
-  + return near, (x - x).to(tl.float16)
+  - residual.residual_keys + head * room * WIDTH
+  + residual.residual_keys + head * 0
 hex/attention/test_laws.py::test_what_comes_last_may_weigh_most
   kernel_unfaded: results of earlier splits are not rescaled
   - o = o * fade + tl.sum(

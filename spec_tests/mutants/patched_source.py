@@ -124,7 +124,9 @@ def patched_kernels(
     others = {key: home for key, home in sys.modules.items() if not key.startswith(f"{name}.")}
     with patch.dict(sys.modules, others | {name: package}, clear=True):
         spec.loader.exec_module(package)
-        sizes = dict(BLOCK=block) | ({} if programs is None else dict(PROGRAMS=programs))
+        sizes: Names = dict(BLOCK=block)
+        if programs is not None:
+            sizes |= dict(PROGRAMS=programs, RESIDENT=programs, multiprocessors=lambda _: 1)
         for key, module in sys.modules.items():
             if key.startswith(f"{name}."):
                 vars(module).update({size: n for size, n in sizes.items() if hasattr(module, size)})

@@ -155,14 +155,19 @@ def tile_logits(
 
 @triton.jit
 def add_values_of_codes(
-    o, minima, weights, words, steps, lows, inverse, BITS: tl.constexpr, WIDTH: tl.constexpr,
-    GROUP: tl.constexpr,
+    o, minima, fade, weights, words, steps, lows, inverse, BITS: tl.constexpr,
+    WIDTH: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
-    """Return the sums of codes and of minima of values, with those of a tile added."""
+    """Return the sums of codes and of minima of values, faded, with those of a tile added."""
     ROWS: tl.constexpr = 16 if BITS == 3 else 32
     EVERY: tl.constexpr = 2 if BITS == 3 else 1
     GROUPS: tl.constexpr = WIDTH // GROUP
     channel, r = tl.arange(0, GROUP), tl.arange(0, ROWS // 2)
+    faded = ()
+    for i in tl.static_range(GROUPS):
+        faded += (o[i] * fade[None, :],)
+    o = faded
+    minima *= fade
     for part in tl.static_range(96 // ROWS):
         if part % EVERY == 0:
             row = part // EVERY * (ROWS // 2) + r

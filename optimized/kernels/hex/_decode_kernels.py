@@ -36,7 +36,7 @@ UNIT = tl.constexpr(32768.0)
 """The scale of numbers of at most 1 in half precision, so that small ones keep their bits."""
 LOWEST = tl.constexpr(-3.0e38)
 """The running maximum before the first logit: finite, so that differences to it are numbers."""
-SPAN, TOKENS, MASKS, FIRST = (tl.constexpr(i) for i in range(4))
+SPAN, TOKENS, MASKS, FIRST = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
 """The columns of the table of tiles."""
 
 
@@ -143,12 +143,9 @@ def sum_of(weights, total):
 
 
 @triton.jit
-def faded(o, fade):
-    """Return older sums, scaled."""
-    scaled = ()
-    for i in tl.static_range(len(o)):
-        scaled += (o[i] * fade[None, :],)
-    return scaled
+def scales_of(tiles, tile, head, heads, WIDTH: tl.constexpr):
+    """Return the place of the steps and minima of a tile's keys, those of its span."""
+    return (tl.load(tiles + 4 * tile + SPAN) * heads + head) * WIDTH
 
 
 @triton.jit
@@ -195,7 +192,7 @@ def kcvt_kernel(
     start = tl.program_id(1) * share
     for tile in range(start, tl.minimum(start + share, count)):
         words = (tile * heads + head) * (3 * WIDTH * BITS)
-        group = (tl.load(tiles + 4 * tile + SPAN) * heads + head) * WIDTH
+        group = scales_of(tiles, tile, head, heads, WIDTH)
         asked, top, below = scaled_queries(
             queries, columns, keys.steps + group, keys.minima + group, WIDTH, 1,
             WIDTH, GROUP, C, HELD,
@@ -204,14 +201,14 @@ def kcvt_kernel(
         here = None
         if logits is not None:
             here = logits + (pid * stored + tile * 96) * HELD
-        tokens = tl.load(tiles + 4 * tile + TOKENS)
+        tokens = tl.load(tiles + 4 * tile + TOKENS).to(tl.int32)
         weights, largest, fade = tile_weights(
             s, scale, top, below, tokens, largest, here, columns, BITS, C, HELD
         )
         total = sum_of(weights, total * fade)
         lies = (tile * size.rows * size.value_heads + value_row) * 96
         o, minima = add_values_of_codes(
-            faded(o, fade), minima * fade, weights, values.words + words, values.steps + lies,
+            o, minima, fade, weights, values.words + words, values.steps + lies,
             values.minima + lies, UNIT / far, BITS, WIDTH, GROUP,
         )  # fmt: skip
     split = pid * splits + tl.program_id(1)
@@ -250,8 +247,8 @@ def sparse_kernel(
     start = tl.program_id(1) * share
     for tile in range(start, tl.minimum(start + share, count)):
         words = (tile * heads + head) * (3 * WIDTH * BITS)
-        group = (tl.load(tiles + 4 * tile + SPAN) * heads + head) * WIDTH
-        table = tl.load(tiles + 4 * tile + MASKS) * size.heads + head % size.heads
+        group = scales_of(tiles, tile, head, heads, WIDTH)
+        table = tl.load(tiles + 4 * tile + MASKS).to(tl.int32) * size.heads + head % size.heads
         flags = entries.dynamic + (tile * size.rows + head // size.heads) * 96
         entry = tl.load(entries.begins + tile * heads + head)
         write_entry_starts(begins, flags, entries.counts + table * 128, WIDTH)
@@ -269,7 +266,7 @@ def sparse_kernel(
         here = None
         if logits is not None:
             here = logits + (pid * stored + tile * 96) * HELD
-        tokens = tl.load(tiles + 4 * tile + TOKENS)
+        tokens = tl.load(tiles + 4 * tile + TOKENS).to(tl.int32)
         weights, largest, fade = tile_weights(
             s, scale, top, below, tokens, largest, here, columns, BITS, C, HELD
         )
@@ -279,7 +276,7 @@ def sparse_kernel(
             tl.store(at, weights[part], mask=(g < HELD)[None, :])
         lies = (tile * size.rows * size.value_heads + value_row) * 96
         o, minima = add_values_of_codes(
-            faded(o, fade), minima * fade, weights, values.words + words, values.steps + lies,
+            o, minima, fade, weights, values.words + words, values.steps + lies,
             values.minima + lies, UNIT / reach_of(reach), BITS, WIDTH, GROUP,
         )  # fmt: skip
         tl.store(fades + g, fade, mask=g < HELD)
@@ -315,7 +312,7 @@ def residual_kernel(
     )
     g, t, c = tl.arange(0, C), tl.arange(0, 16), tl.arange(0, 32)
     real = (g < columns)[None, :]
-    held = tl.load(residual.filled)
+    held = tl.load(residual.filled).to(tl.int32)
     tokens = held
     if new is not None:
         tokens += 1
@@ -416,10 +413,12 @@ def mass_kernel(
     row, piece = (tl.program_id(0) // pieces).to(tl.int64), tl.program_id(0) % pieces
     t, g = tl.arange(0, 128), tl.arange(0, HELD)
     if piece < count:
-        tokens, first = tl.load(tiles + 4 * piece + TOKENS), tl.load(tiles + 4 * piece + FIRST)
+        tokens = tl.load(tiles + 4 * piece + TOKENS).to(tl.int32)
+        first = tl.load(tiles + 4 * piece + FIRST).to(tl.int32)
     else:
         start = (piece - count) * 96
-        tokens, first = tl.minimum(tl.load(counted) - start, 96), length - room + start
+        tokens = tl.minimum(tl.load(counted).to(tl.int32) - start, 96)
+        first = length - room + start
     there = t < tokens
     sums = tl.zeros([128], tl.float32)
     for part in range(size.heads * size.parts):

@@ -86,7 +86,7 @@ def attend_packed(
     if room is not None:
         residual = Residual(room.keys, room.values, room.filled)
     else:
-        filled = torch.full((1,), cache.held, dtype=torch.int32, device=queries.device)
+        filled = torch.full((1,), cache.held, device=queries.device)
         exact = rest.residual_keys.contiguous(), rest.residual_values.contiguous()
         residual = Residual(*exact, filled)
     if not mass:
