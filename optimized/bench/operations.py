@@ -25,7 +25,7 @@ from optimized.bench.launch_recorder import Launch, launched
 from optimized.hex_packed_layout import TILE, PackedCache, PackedSpans
 from optimized.kernels.evict import gathered, kept_per_block
 from optimized.kernels.hex import attention as launcher
-from optimized.kernels.hex.attention import RESIDENT, attend_packed
+from optimized.kernels.hex.attention import RESIDENT, attend_packed, decode
 from optimized.kernels.hex.compress import coded_span, restored
 from reference import HexCache
 
@@ -216,6 +216,31 @@ def compressed(
     return Operation(
         step, "hex_attention", shape, inputs, *sides, rivals, options or {}, launch, kind
     )
+
+
+def decoding(rows: int, tokens: int, preset: str, small: bool = False) -> Operation:
+    """Return the operation of a decoding step in place: a token is added, and attends.
+
+    When the residual buffer is full, further steps write its last token anew.
+    """
+    config, heads, width = kv.hex_preset(preset), (4, 2) if small else (32, 8), 128
+
+    def inputs(device: torch.device) -> OperationInputs:
+        made = cache(device, rows, heads, tokens, width)
+        prompt = made | dict(queries=normal(device, rows, heads[0], tokens, width))
+        held = kv.hex_prefill(**prompt, config=config)
+        new = {name: made[name][:, :, :1].clone() for name in ("queries", "keys", "values")}
+        packed = PackedCache.of(held).in_room()
+        return OperationInputs(new | dict(cache=packed), new | dict(cache=held), made)
+
+    def launch() -> object:
+        packed = packed_cache(config, rows, heads[1], tokens, width).in_room()
+        return decode(*(empty(rows, many, 1, width) for many in (heads[0], *heads[1:] * 2)), packed)
+
+    kind = f"{preset.partition('-')[0]}-{config.bits}"
+    shape = f"[{rows}, {heads[0]}, 1, {width}] float16, {tokens} tokens, {kind}"
+    name = "hex_decode"
+    return Operation("decode", name, shape, inputs, decode, None, DECODES, {}, launch, kind)
 
 
 def packed_cache(
@@ -426,6 +451,7 @@ def operations(small: bool) -> list[Operation]:
     if small:
         return [
             attention(1, 101, small),
+            *(decoding(1, 101, preset, small) for preset in PRESETS),
             *(compressed(1, 101, preset, small) for preset in PRESETS),
             *sweeps,
             *(packing(name, 96, bits, small) for bits in (3, 4) for name in PACKS),
@@ -442,6 +468,7 @@ def operations(small: bool) -> list[Operation]:
     sizes = (8192, 32768, 131072)
     return [
         *(attention(rows, tokens, small) for tokens in sizes for rows in (1, 8, 32)),
+        *(decoding(rows, 32735, preset) for preset in PRESETS for rows in (8, 1)),
         *(
             compressed(rows, tokens, preset)
             for preset in PRESETS
@@ -470,6 +497,7 @@ def compiled_operations() -> list[Operation]:
     whole, prompt = (36, 1, 8, 32768), ("prompt", 8192, 8192)
     return [
         *timed,
+        *(decoding(8, 32735, preset) for preset in PRESETS),
         *(compressed(8, 32735, preset) for preset in PRESETS),
         compressed(8, 32735, "KCVT-4", width=64),
         compressed(1, 1048703, "KCVT-4", mass=True),

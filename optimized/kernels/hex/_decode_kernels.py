@@ -315,7 +315,8 @@ def residual_kernel(
     held = tl.load(residual.filled).to(tl.int32)
     tokens = held
     if new is not None:
-        tokens += 1
+        held = tl.minimum(held, room - 1)  # a step too many must not write behind the memory
+        tokens = held + 1
     largest, total = tl.full([C], LOWEST, tl.float32), tl.zeros([C], tl.float32)
     o = zeros(SLICES, 32, C)
     for start in range(16 * tl.program_id(1), tokens, 16 * tl.num_programs(1)):
@@ -417,7 +418,7 @@ def mass_kernel(
         first = tl.load(tiles + 4 * piece + FIRST).to(tl.int32)
     else:
         start = (piece - count) * 96
-        tokens = tl.minimum(tl.load(counted).to(tl.int32) - start, 96)
+        tokens = tl.minimum(tl.minimum(tl.load(counted).to(tl.int32), room) - start, 96)
         first = length - room + start
     there = t < tokens
     sums = tl.zeros([128], tl.float32)

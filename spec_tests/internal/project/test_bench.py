@@ -460,7 +460,11 @@ def test_a_run_times_every_kernel_and_what_it_is_raced_against(dry):
     raced = [
         row for row in rows if row["step"] in ("decode", "pack", "select", "graph", "mass", "evict")
     ]
-    assert all(row["eager_ratio"] == row["eager"]["us"] / row["kernel"]["us"] for row in raced)
+    assert all(
+        row["eager_ratio"] == row["eager"]["us"] / row["kernel"]["us"]
+        for row in raced
+        if row["operation"] != "hex_decode"  # its step in PyTorch is not timed
+    )
     for row in rows:
         if "fp16" in row:
             there = [side["us"] for side in row["fp16"]["sides"].values() if "us" in side]
