@@ -235,7 +235,8 @@ def decoding(rows: int, tokens: int, preset: str, small: bool = False) -> Operat
 
     def launch() -> object:
         packed = packed_cache(config, rows, heads[1], tokens, width).in_room()
-        return decode(*(empty(rows, many, 1, width) for many in (heads[0], *heads[1:] * 2)), packed)
+        new = empty(rows, heads[1], 1, width)
+        return decode(empty(rows, heads[0], 1, width), new, new.clone(), packed)
 
     kind = f"{preset.partition('-')[0]}-{config.bits}"
     shape = f"[{rows}, {heads[0]}, 1, {width}] float16, {tokens} tokens, {kind}"

@@ -299,7 +299,7 @@ def residual_kernel(
 ):  # fmt: skip
     """Write the attention to 16 tokens of the residual buffer in every stride of the programs.
 
-    A new token is written behind the others, by the program that attends to it.
+    A new token is written behind the others by the programs that attend to it, then read again.
     """
     SLICES: tl.constexpr = WIDTH // 32  # of channels, so that registers suffice
     pid = tl.program_id(0).to(tl.int64)
@@ -312,11 +312,15 @@ def residual_kernel(
     )
     g, t, c = tl.arange(0, C), tl.arange(0, 16), tl.arange(0, 32)
     real = (g < columns)[None, :]
-    held = tl.load(residual.filled).to(tl.int32)
-    tokens = held
+    tokens = tl.load(residual.filled).to(tl.int32)
     if new is not None:
-        held = tl.minimum(held, room - 1)  # a step too many must not write behind the memory
-        tokens = held + 1
+        last = tl.minimum(tokens, room - 1)  # a step too many must not write behind the memory
+        mine, every = last // 16 % tl.num_programs(1) == tl.program_id(1), tl.arange(0, WIDTH)
+        fresh, behind = head * WIDTH + every, last * WIDTH + every
+        tl.store(keys + behind, tl.load(new.key + fresh), mask=mine)
+        tl.store(values + behind, tl.load(new.value + fresh), mask=mine)
+        tl.debug_barrier()
+        tokens = last + 1
     largest, total = tl.full([C], LOWEST, tl.float32), tl.zeros([C], tl.float32)
     o = zeros(SLICES, 32, C)
     for start in range(16 * tl.program_id(1), tokens, 16 * tl.num_programs(1)):
@@ -327,12 +331,7 @@ def residual_kernel(
             channel = i * 32 + c
             q = tl.load(queries + g[None, :] * WIDTH + channel[:, None], mask=real, other=0.0)
             k = at[:, None] + channel[None, :]
-            read = tl.load(keys + k, mask=(token < held)[:, None], other=0.0)
-            if new is not None:
-                mine = (token == held)[:, None] & (channel >= 0)[None, :]
-                fresh = new.key + head * WIDTH + channel[None, :] + 0 * token[:, None]
-                read = tl.where(mine, tl.load(fresh, mask=mine, other=0.0), read)
-                tl.store(keys + k, read, mask=mine & (pid % size.parts == 0))
+            read = tl.load(keys + k, mask=(token < tokens)[:, None], other=0.0)
             s = tl.dot(widened(read), widened(q), s, input_precision="ieee")
         s = tl.where((token < tokens)[:, None], s * scale, -float("inf"))
         if logits is not None:
@@ -347,12 +346,7 @@ def residual_kernel(
         for i in tl.static_range(SLICES):
             channel = i * 32 + c
             v = at[None, :] + channel[:, None]
-            read = tl.load(values + v, mask=(token < held)[None, :], other=0.0)
-            if new is not None:
-                mine = (token == held)[None, :] & (channel >= 0)[:, None]
-                fresh = new.value + head * WIDTH + channel[:, None] + 0 * token[None, :]
-                read = tl.where(mine, tl.load(fresh, mask=mine, other=0.0), read)
-                tl.store(values + v, read, mask=mine & (pid % size.parts == 0))
+            read = tl.load(values + v, mask=(token < tokens)[None, :], other=0.0)
             mixed += (tl.dot(widened(read), p, o[i] * fade[None, :], input_precision="ieee"),)
         o = mixed
     split = pid * splits + before + tl.program_id(1)
