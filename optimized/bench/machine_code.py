@@ -60,13 +60,15 @@ def source(launch: Launch) -> Source:
     """Return the kernel of a launch, specialised as by Triton's launcher."""
     notes = launch.kernel.fn.__annotations__
     constants, aligned = [], []
-    general, launch_names = unspecialized(launch.kernel), [*launch.arguments]
+    names = [*launch.arguments]
+    general = {(names.index(name),) for name in unspecialized(launch.kernel)}
 
     def kind_at(place: tuple[int, ...], value: Any, constant: bool = False) -> Any:
         if isinstance(value, tuple):
             return type(value)(*(kind_at((*place, i), x) for i, x in enumerate(value)))
-        if type(value) is int and launch_names[place[0]] in general and not constant:
-            return notes.get(launch_names[place[0]], kind(value))
+        # Triton specialises the elements of a tuple whatever it is told of the tuple
+        if type(value) is int and place in general and not constant:
+            return notes.get(names[place[0]], kind(value))
         if constant or value is None or (type(value) is int and value == 1):
             constants.append((place, value))
             return "constexpr"
