@@ -17,11 +17,11 @@ from torch import Tensor
 from optimized import vector
 from optimized._dispatch import gradient_fallback
 from optimized.kernels._attention_common import (
-    PROGRAMS,
     kernels_support,
     multiplies_stored_dtype,
     padded_width,
     product,
+    resident_programs,
     tile,
 )
 from optimized.kernels._numerics import widened
@@ -29,6 +29,7 @@ from reference._validation import checks
 
 BLOCK = 128  # queries of a program in pass one, keys in pass two; half of it for the other
 SPLITS = 64
+FIT = 2  # programs of the first pass that fit on a multiprocessor of an H100
 
 
 @triton.jit
@@ -234,7 +235,7 @@ def columns(
         blocks = triton.cdiv(rows, size)
         programs = lines * count // rows * blocks
         # at least two where several fit: the kernels of a long text are those of a short one
-        fit = min(PROGRAMS // programs, SPLITS)
+        fit = min(resident_programs(keys.device, FIT) // programs, SPLITS)
         splits = max(1, min(fit, max(2, triton.cdiv(tokens, block))))
         share = triton.cdiv(triton.cdiv(tokens, splits), half) * half
         sums = keys.new_empty((lines * count, 2), **exact)
