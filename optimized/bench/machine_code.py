@@ -109,13 +109,13 @@ def kind(value: Any) -> str:
     return "fp32"
 
 
-def compile_kernel(wanted: Source, target: Target) -> KernelResources:
+def compiled(wanted: Source, target: Target) -> Any:
     """Compile a kernel for an NVIDIA architecture by number, or an AMD one by name.
 
     The limit of registers is an option for NVIDIA alone.
     """
     gpu = GPUTarget("cuda", target, 32) if isinstance(target, int) else GPUTarget("hip", target, 64)
-    made = triton.compile(
+    return triton.compile(
         ASTSource(
             fn=getattr(import_module(wanted.home), wanted.kernel),
             signature=dict(wanted.signature),
@@ -129,6 +129,11 @@ def compile_kernel(wanted: Source, target: Target) -> KernelResources:
             if isinstance(target, int) or name != "maxnreg"
         },
     )
+
+
+def compile_kernel(wanted: Source, target: Target) -> KernelResources:
+    """Compile a kernel, and return the resources that its machine code needs."""
+    made = compiled(wanted, target)
     shared = int(made.metadata.shared)
     if isinstance(target, str):
         text = made.asm["amdgcn"]

@@ -255,8 +255,8 @@ def test_edges_are_made_twice_and_a_neighbour_listed(last, scores):
 
     lengths = sparse(torch.float32, tokens)
     maxima, highest = sparse(torch.float32, tokens // subtile), torch.zeros(blocks)
-    graph = graphkv.Graphs(scores, copy, reach, chosen, None, lengths, maxima, highest, *counts)
-    last(graphkv.maxima_kernel, graph, place=blocks - 1, **shape)
+    graph = graphkv.Graphs(scores, copy, reach, chosen, None, lengths, maxima, highest)
+    last(graphkv.maxima_kernel, graph, *counts, place=blocks - 1, **shape)
     assert_equal(lengths[-BLOCK:-ends], torch.ones(BLOCK - ends))
     torch.testing.assert_close(lengths[-ends:], vectors.norm(dim=-1))
     cosines = torch.cosine_similarity(vectors[:1], vectors[1:])
@@ -266,9 +266,9 @@ def test_edges_are_made_twice_and_a_neighbour_listed(last, scores):
 
     tile, picked, reached = torch.zeros(3, 1, dtype=torch.int32)
     exact, edge = torch.zeros(subtile), torch.zeros(1)
-    last(graphkv.neighbours_kernel, graph, torch.ones(1, dtype=torch.int64),
-         tile, picked, exact, reached, edge, blocks, 1, 1, 1, place=0, PART=BLOCK,
-         EACH=BLOCK // subtile, CHUNK=1 << 20, **shape)  # fmt: skip
+    last(graphkv.neighbours_kernel, graph, *counts, torch.ones(1, dtype=torch.int64),
+         tile, picked, exact, reached, edge, blocks, 1, 1, 1, place=0,
+         CHUNK=1 << 20, **shape)  # fmt: skip
     assert reached.item() == tokens - ends + 1 + int(cosines.argmax())
     torch.testing.assert_close(edge, cosines.max()[None])
 
