@@ -4,6 +4,7 @@ The factor of a score depends on its head and on whether it is a hub, so each he
 """
 
 import math
+from ctypes import c_float
 from itertools import chain
 from typing import Any
 
@@ -325,7 +326,7 @@ def refine_among(
 
 def split_float(x: float) -> tuple[float, float]:
     """Return a number rounded to float32 and the remainder; in float64 they add up to it."""
-    first = torch.tensor(x, dtype=torch.float64).float().item()
+    first = c_float(x).value
     return first, x - first if math.isfinite(first) else 0.0
 
 
