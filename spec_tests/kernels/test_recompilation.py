@@ -142,6 +142,20 @@ def test_no_kernel_is_compiled_anew_as_a_length_grows(name):
     assert all(len(steps) <= 2 and {*steps} <= {0, late} for steps in found.values()), found
 
 
+LADDERS = {
+    "scorers/h2o": (lambda n: kernels.h2o_mass(rows(n, 32), rows(n)), 5),
+    "ragged_attention": (lambda n: ragged(100, n), 3),
+}
+"""Calls with queries, and the sizes of tiles of queries: 16, 32, 64 and 128, or 64."""
+
+
+@pytest.mark.parametrize("name", LADDERS)
+def test_few_queries_choose_the_smallest_tile_that_holds_them(name):
+    call, most = LADDERS[name]
+    found = variants(lambda n=n: call(n) for n in range(1, STEPS))
+    assert max(map(len, found.values())) == most
+
+
 class Sizes(NamedTuple):
     """A record of one tensor and two integers."""
 

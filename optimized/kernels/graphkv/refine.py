@@ -500,6 +500,6 @@ def send_signal(
 
 
 def chunk(length: int) -> int:
-    """Return how many of `length` numbers a program handles at a time, by steps of two."""
+    """Return how many of `length` numbers a program handles at a time, one of five sizes."""
     least, most = CHUNKS
     return min(most, max(least, triton.next_power_of_2(length)))
