@@ -221,14 +221,15 @@ def columns(
     given = log_sum_exp is not None
     scale = (1.0 if given else math.log2(math.e)) / math.sqrt(width)
     exact = dict(dtype=torch.float32)
+    stacked, wide = count <= half, max(queries.itemsize, keys.itemsize) > 2
     common = dict(
         CAUSAL=causal, WIDTH=width, ROOM=padded_width(width),
         NATIVE=multiplies_stored_dtype(sums_kernel, queries, keys),
-        # float32 products do not use tensor cores, and hold their rows in registers
-        num_warps=8 if max(queries.itemsize, keys.itemsize) > 2 else 4,
+        # products of float32, which do not use tensor cores, and those of a window of queries
+        # need more registers than four warps have
+        num_warps=8 if wide or (stacked and group * count > half) else 4,
     )  # fmt: skip
 
-    stacked = count <= half
     if log_sum_exp is None:
         rows = group * count if stacked else count
         size = min(block, max(half // 4, triton.next_power_of_2(rows)))
