@@ -1,14 +1,21 @@
-"""Record the kernel launches of a call without running them, for example on `meta` tensors."""
+"""Record the kernel launches of a call without running them, for example on `meta` tensors.
+
+Operators of PyTorch that would launch a kernel on a GPU are counted beside them.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from inspect import signature
+from math import prod
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
+from optimized._dispatch import tensors
 from reference._validation.contract import trusted
 
 
@@ -19,6 +26,39 @@ class Launch(NamedTuple):
     grid: tuple[int, ...]
     arguments: dict[str, Any]  # constants included
     options: dict[str, int]  # such as num_warps
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all tensors of the launch; one that is passed twice counts once."""
+        given = {id(one): one for one in tensors((*self.arguments.values(),))}
+        return sum(map(memory, given.values()))
+
+
+def memory(tensor: torch.Tensor) -> int:
+    """Return the bytes of a tensor's elements; those that share memory count once."""
+    sizes = zip(tensor.shape, tensor.stride(), strict=True)
+    return prod(size for size, stride in sizes if stride) * tensor.itemsize
+
+
+class Operators(TorchDispatchMode):
+    """Count the operators that launch a kernel on a GPU: those that write to memory on `device`."""
+
+    SILENT = frozenset({"detach", "lift_fresh", "_unsafe_view"})
+    """Operators that write nothing, beside views and those that only allocate memory."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self.device, self.count = device, 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        aliases = [one.alias_info for one in func._schema.returns]
+        view = any(alias and not alias.is_write for alias in aliases)
+        name = func.overloadpacket.__name__
+        if not view and name not in self.SILENT and "empty" not in name:
+            made = tuple(found) if isinstance(found, list) else (found,)
+            self.count += any(one.device == self.device for one in tensors(made))
+        return found
 
 
 @contextmanager

@@ -23,6 +23,8 @@ Target = int | str
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 SHARED = {80: 166912, 90: 232448, 100: 232448, "gfx942": 65536}
 """Bytes of shared memory that a program may have."""
+MULTIPROCESSORS = 132
+"""Those of an H100, each with four schedulers of 16384 registers and 16 warps."""
 
 DTYPES = {
     torch.bfloat16: "bf16",
@@ -55,18 +57,26 @@ class KernelResources(NamedTuple):
     spilled: int  # bytes of a thread's stack on NVIDIA, number of registers on AMD
     shared: int  # bytes
 
+    def resident(self, warps: int) -> int:
+        """Return how many programs of some warps one multiprocessor of an H100 holds at once."""
+        of_a_warp = -(-max(1, self.registers) * 32 // 256) * 256
+        held = 4 * min(16, 16384 // of_a_warp)
+        return min(32, held // warps, 233472 // (self.shared + 1024))
+
 
 def source(launch: Launch) -> Source:
     """Return the kernel of a launch, specialised as by Triton's launcher."""
     notes = launch.kernel.fn.__annotations__
     constants, aligned = [], []
-    general, launch_names = unspecialized(launch.kernel), [*launch.arguments]
+    names = [*launch.arguments]
+    general = {(names.index(name),) for name in unspecialized(launch.kernel)}
 
     def kind_at(place: tuple[int, ...], value: Any, constant: bool = False) -> Any:
         if isinstance(value, tuple):
             return type(value)(*(kind_at((*place, i), x) for i, x in enumerate(value)))
-        if type(value) is int and launch_names[place[0]] in general and not constant:
-            return notes.get(launch_names[place[0]], kind(value))
+        # Triton specialises the elements of a tuple whatever it is told of the tuple
+        if type(value) is int and place in general and not constant:
+            return notes.get(names[place[0]], kind(value))
         if constant or value is None or (type(value) is int and value == 1):
             constants.append((place, value))
             return "constexpr"
@@ -107,13 +117,13 @@ def kind(value: Any) -> str:
     return "fp32"
 
 
-def compile_kernel(wanted: Source, target: Target) -> KernelResources:
+def compiled(wanted: Source, target: Target) -> Any:
     """Compile a kernel for an NVIDIA architecture by number, or an AMD one by name.
 
     The limit of registers is an option for NVIDIA alone.
     """
     gpu = GPUTarget("cuda", target, 32) if isinstance(target, int) else GPUTarget("hip", target, 64)
-    made = triton.compile(
+    return triton.compile(
         ASTSource(
             fn=getattr(import_module(wanted.home), wanted.kernel),
             signature=dict(wanted.signature),
@@ -127,6 +137,11 @@ def compile_kernel(wanted: Source, target: Target) -> KernelResources:
             if isinstance(target, int) or name != "maxnreg"
         },
     )
+
+
+def compile_kernel(wanted: Source, target: Target) -> KernelResources:
+    """Compile a kernel, and return the resources that its machine code needs."""
+    made = compiled(wanted, target)
     shared = int(made.metadata.shared)
     if isinstance(target, str):
         text = made.asm["amdgcn"]

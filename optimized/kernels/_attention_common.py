@@ -1,5 +1,7 @@
 """Shared parts of attention kernels: tiles of rows, matrix products, and supported inputs."""
 
+from functools import cache
+
 import torch
 import triton
 import triton.language as tl
@@ -11,8 +13,6 @@ from optimized.kernels._numerics import widened
 DTYPES = {torch.bfloat16, torch.float16, torch.float32}
 WIDEST = 256
 """Channels of the widest rows that fit into shared memory."""
-PROGRAMS = 264
-"""Two programs for each multiprocessor of an H100; a smaller grid splits the tokens of a head."""
 
 
 @triton.jit
@@ -33,6 +33,17 @@ def product(one, other, NATIVE: tl.constexpr):
         return tl.dot(one, other, input_precision="ieee")
     else:
         return tl.dot(widened(one), widened(other), input_precision="ieee")
+
+
+@cache
+def resident_programs(device: torch.device, each: int) -> int:
+    """Return how many programs run at once on a GPU, `each` on a multiprocessor.
+
+    A smaller grid splits the tokens of a head. Without a GPU the number is an H100's.
+    """
+    if device.type != "cuda":
+        return 132 * each
+    return torch.cuda.get_device_properties(device).multi_processor_count * each
 
 
 def kernels_support(queries: Tensor, keys: Tensor, beside: Tensor | None = None) -> bool:

@@ -54,6 +54,15 @@ def round_to_dtype(x, dtype: tl.constexpr):
         return x.to(dtype)
 
 
+@triton.jit
+def padded(length):
+    """Return a length rounded up to a multiple of 16, which the compiler sees that it is.
+
+    Kernels take lengths unspecialised: they are not compiled anew as a text grows.
+    """
+    return tl.cdiv(length, 16) * 16
+
+
 def is_row_broadcast(mask: Tensor) -> bool:
     """Whether all rows of a mask share one row of memory, as after `expand`."""
     return not any(mask.stride()[:-1]) and mask.stride(-1) == 1

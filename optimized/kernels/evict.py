@@ -18,7 +18,7 @@ COUNTED = 64  # blocks that a program counts
 CHANNELS = 128
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens", "blocks"])
 def count_kernel(kept, counts, tokens, blocks, BLOCK: tl.constexpr, COUNTED: tl.constexpr):
     """Write how many entries each block of a head keeps."""
     parts = tl.cdiv(blocks, COUNTED)
@@ -40,7 +40,7 @@ def copy_rows(source, target, row, place, marked, WIDTH: tl.constexpr, CHANNELS:
         tl.store(target + (place[:, None] * WIDTH + d[None, :]), entry, mask=there)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens", "blocks"])
 def copy_kernel(
     keys, values, kept, ends, counts, left_keys, left_values, positions, tokens, blocks,
     WIDTH: tl.constexpr, CHANNELS: tl.constexpr, BLOCK: tl.constexpr,
@@ -83,9 +83,8 @@ def kept_per_block(kept: Tensor) -> Tensor:
     tokens = kept.shape[-1]
     heads, blocks = kept.numel() // tokens, triton.cdiv(tokens, BLOCK)
     counts = kept.new_empty((heads, blocks), dtype=torch.int64)
-    some = min(COUNTED, triton.next_power_of_2(blocks))
-    count_kernel[(heads * triton.cdiv(blocks, some),)](
-        kept, counts, tokens, blocks, BLOCK=BLOCK, COUNTED=some
+    count_kernel[(heads * triton.cdiv(blocks, COUNTED),)](
+        kept, counts, tokens, blocks, BLOCK=BLOCK, COUNTED=COUNTED
     )
     return counts
 

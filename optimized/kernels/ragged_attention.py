@@ -1,11 +1,11 @@
 """Attention over heads of different lengths, by split-KV with one more split for the new tokens.
 
-The lengths of heads stay on the GPU: a program reads the start of its share, which may be empty. A
-second kernel merges the splits by their largest logits and sums of exponentials.
+Entries are divided into shares of one length, so that a long head has many programs and a short one
+few. The lengths of heads stay on the GPU: a program finds its share from the offsets of all heads.
+A second kernel merges the splits by their largest logits and sums of exponentials.
 """
 
 import math
-from typing import NamedTuple
 
 import torch
 import triton
@@ -16,11 +16,11 @@ from optimized import vector
 from optimized._dispatch import gradient_fallback
 from optimized.kernels._attention_common import (
     DTYPES,
-    PROGRAMS,
     WIDEST,
     multiplies_stored_dtype,
     padded_width,
     product,
+    resident_programs,
     tile,
 )
 from optimized.kernels._numerics import round_to_dtype, widened
@@ -28,17 +28,8 @@ from reference.evict import RaggedCache
 
 BLOCK = 64
 ROWS = 64
-SPLITS = 64
-
-
-class Shape(NamedTuple):
-    """The sizes of queries and of new tokens."""
-
-    rows: int  # queries of all heads of a group
-    queries: int  # of one head
-    tokens: int
-    kv_heads: int
-    all_rows: int  # queries of all heads
+SPLITS = 16  # that a program merges at a time
+FIT = 3  # programs of 16 queries that fit on a multiprocessor of an H100; of more queries, two
 
 
 @triton.jit
@@ -86,31 +77,45 @@ def attend_tile(
 
 
 @triton.jit
+def shares_of(offsets, lines, share, LINES: tl.constexpr):
+    """Return the heads, and into how many shares the entries of each are divided."""
+    h = tl.arange(0, LINES)
+    begin = tl.load(offsets + h, mask=h < lines, other=0)
+    end = tl.load(offsets + h + 1, mask=h < lines, other=0)
+    return h, tl.cdiv(end - begin, share).to(tl.int32)
+
+
+@triton.jit(do_not_specialize=["rows", "count", "tokens", "blocks", "splits", "share"])
 def attend_kernel(
     queries, left_keys, left_values, offsets, keys, values, valid, means, sums,
-    shape, blocks, splits, scale,
+    rows, count, tokens, kv_heads, lines, blocks, splits, share, scale,
     CAUSAL: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr, ROWS: tl.constexpr,
-    BLOCK: tl.constexpr, NATIVE: tl.constexpr,
+    LINES: tl.constexpr, BLOCK: tl.constexpr, NATIVE: tl.constexpr,
 ):  # fmt: skip
-    """Write the attention of a block of queries to a share of the entries, or to the new tokens."""
-    rows, count, tokens = shape.rows, shape.queries, shape.tokens
-    number = tl.program_id(0)
-    split = number % (splits + 1)
-    block = number // (splits + 1) % blocks
-    head = (number // (splits + 1) // blocks).to(tl.int64)
-    r0 = block * ROWS
+    """Write the attention of a block of queries to a share of the entries, or to the new tokens.
+
+    A head has `rows` queries, `count` for each of its query heads. Shares are numbered head by
+    head; programs from `splits` on have new tokens, and those between find no entries left.
+    """
+    split = tl.program_id(0) // blocks
+    r0 = tl.program_id(0) % blocks * ROWS
+    h, many = shares_of(offsets, lines, share, LINES)
+    number = tl.sum((tl.cumsum(many, 0) <= split).to(tl.int32), 0)
+    number = tl.where(split < splits, tl.minimum(number, lines - 1), split - splits)
+    first = (split - tl.sum(tl.where(h < number, many, 0), 0)) * share
+    head = number.to(tl.int64)
     r = r0 + tl.arange(0, ROWS)
     at = tokens - count + r % count
     query = tile(queries + head * rows * WIDTH, r0, rows, WIDTH, ROOM, ROWS)
     high = tl.full([ROWS], -float("inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
     mean = tl.zeros([ROWS, ROOM], tl.float32)
-    if split == splits:
+    if split >= splits:
         keys += head * tokens * WIDTH
         values += head * tokens * WIDTH
         if valid is not None:
-            valid += head // shape.kv_heads * tokens
-        for start in range(0, tokens, BLOCK):
+            valid += head // kv_heads * tokens
+        for start in tl.range(0, tokens, BLOCK, num_stages=1):
             high, total, mean = attend_tile(
                 high, total, mean, query, at, keys, values, valid, start, tokens, scale,
                 True, CAUSAL, WIDTH, ROOM, BLOCK, NATIVE,
@@ -118,17 +123,15 @@ def attend_kernel(
     else:
         begin = tl.load(offsets + head)
         entries = (tl.load(offsets + head + 1) - begin).to(tl.int32)
-        share = tl.cdiv(tl.cdiv(entries, splits), BLOCK) * BLOCK
-        first = split * share
         left_keys += (begin + first) * WIDTH
         left_values += (begin + first) * WIDTH
-        stop = tl.minimum(first + share, entries) - first
+        stop = tl.minimum(share, entries - first)
         for start in range(0, stop, BLOCK):
             high, total, mean = attend_tile(
                 high, total, mean, query, at, left_keys, left_values, valid, start, stop, scale,
                 False, CAUSAL, WIDTH, ROOM, BLOCK, NATIVE,
             )  # fmt: skip
-    row = split.to(tl.int64) * shape.all_rows + head * rows + r
+    row = split.to(tl.int64) * rows + r
     d = tl.arange(0, ROOM)
     tl.store(sums + row * 2, high, mask=r < rows)
     tl.store(sums + row * 2 + 1, total, mask=r < rows)
@@ -136,26 +139,36 @@ def attend_kernel(
     tl.store(means + row[:, None] * WIDTH + d[None, :], mean, mask=there)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "splits", "share"])
 def join_kernel(
-    means, sums, out, splits, all_rows,
-    WIDTH: tl.constexpr, ROOM: tl.constexpr, SPLITS: tl.constexpr,
+    means, sums, offsets, out, rows, lines, splits, share,
+    WIDTH: tl.constexpr, ROOM: tl.constexpr, LINES: tl.constexpr, SPLITS: tl.constexpr,
 ):  # fmt: skip
-    """Write the output of a query: the weighted mean over its splits."""
+    """Write the output of a query: the weighted mean over its shares and the new tokens."""
     row = tl.program_id(0).to(tl.int64)
-    s, d = tl.arange(0, SPLITS).to(tl.int64), tl.arange(0, ROOM)
-    here = s * all_rows + row
-    high = tl.load(sums + here * 2, mask=s <= splits, other=-float("inf"))
-    total = tl.load(sums + here * 2 + 1, mask=s <= splits, other=0.0)
-    top = tl.max(high, 0)
-    base = tl.where(top == -float("inf"), 0.0, top)
-    weight = total * tl.exp2((high - base) * 1.4426950408889634)
-    whole = tl.sum(weight, 0)
-    weight = weight / tl.where(whole > 0, whole, 1.0)
-    there = (s <= splits)[:, None] & (d < WIDTH)[None, :]
-    mean = tl.load(means + here[:, None] * WIDTH + d[None, :], mask=there, other=0.0)
-    found = tl.sum(weight[:, None] * mean, 0)
-    tl.store(out + row * WIDTH + d, round_to_dtype(found, out.dtype.element_ty), mask=d < WIDTH)
+    head, r = row // rows, row % rows
+    h, many = shares_of(offsets, lines, share, LINES)
+    before = tl.sum(tl.where(h < head, many, 0), 0)
+    shares = tl.sum(tl.where(h == head, many, 0), 0)
+    d = tl.arange(0, ROOM)
+    last = (splits + head) * rows + r
+    high, total = tl.load(sums + last * 2), tl.load(sums + last * 2 + 1)
+    mean = tl.load(means + last * WIDTH + d, mask=d < WIDTH, other=0.0)
+    for start in range(0, shares, SPLITS):
+        s = start + tl.arange(0, SPLITS)
+        here = (before + s).to(tl.int64) * rows + r
+        tops = tl.load(sums + here * 2, mask=s < shares, other=-float("inf"))
+        parts = tl.load(sums + here * 2 + 1, mask=s < shares, other=0.0)
+        top = tl.maximum(high, tl.max(tops, 0))
+        base = tl.where(top == -float("inf"), 0.0, top)
+        weight = parts * tl.exp2((tops - base) * 1.4426950408889634)
+        old = total * tl.exp2((high - base) * 1.4426950408889634)
+        high, total = top, old + tl.sum(weight, 0)
+        some = 1.0 / tl.where(total > 0, total, 1.0)
+        there = (s < shares)[:, None] & (d < WIDTH)[None, :]
+        part = tl.load(means + here[:, None] * WIDTH + d[None, :], mask=there, other=0.0)
+        mean = mean * (old * some) + tl.sum((weight * some)[:, None] * part, 0)
+    tl.store(out + row * WIDTH + d, round_to_dtype(mean, out.dtype.element_ty), mask=d < WIDTH)
 
 
 @gradient_fallback(vector.ragged_attention)
@@ -179,23 +192,25 @@ def ragged_attention(
     queries, keys, values = queries.contiguous(), keys.contiguous(), values.contiguous()
     size = min(ROWS, max(16, triton.next_power_of_2(rows)))
     blocks = triton.cdiv(rows, size)
-    # blocks of a head of mean length; the longest is known on the GPU alone
-    most = triton.cdiv(triton.cdiv(entries, lines), BLOCK)
-    splits = max(1, min(PROGRAMS // (lines * blocks), most, SPLITS - 1))
+    # all programs run at once: no more shares than fit beside the new tokens, but one for each head
+    fit = resident_programs(queries.device, FIT if size <= 16 else 2) // blocks - 2 * lines
+    share = max(1, triton.cdiv(triton.cdiv(entries, max(fit, lines)), BLOCK)) * BLOCK
+    splits = entries // share + lines
+    offsets = cache.offsets.contiguous()
     exact = dict(dtype=torch.float32)
-    means = queries.new_empty((splits + 1, lines * rows, width), **exact)
-    sums = queries.new_empty((splits + 1, lines * rows, 2), **exact)
-    attend_kernel[(lines * blocks * (splits + 1),)](
-        queries, cache.keys.contiguous(), cache.values.contiguous(), cache.offsets.contiguous(),
+    means = queries.new_empty((splits + lines, rows, width), **exact)
+    sums = queries.new_empty((splits + lines, rows, 2), **exact)
+    shape = dict(WIDTH=width, ROOM=padded_width(width), LINES=triton.next_power_of_2(lines))
+    attend_kernel[((splits + lines) * blocks,)](
+        queries, cache.keys.contiguous(), cache.values.contiguous(), offsets,
         keys, values, None if valid is None else valid.contiguous(), means, sums,
-        Shape(rows, count, tokens, kv_heads, lines * rows), blocks, splits,
+        rows, count, tokens, kv_heads, lines, blocks, splits, share,
         1 / math.sqrt(width) if scale is None else scale,
-        CAUSAL=causal, WIDTH=width, ROOM=padded_width(width), ROWS=size, BLOCK=BLOCK,
+        CAUSAL=causal, ROWS=size, BLOCK=BLOCK, **shape,
         NATIVE=multiplies_stored_dtype(attend_kernel, queries, keys, cache.keys),
     )  # fmt: skip
     out = torch.empty_like(queries)
     join_kernel[(lines * rows,)](
-        means, sums, out, splits, lines * rows,
-        WIDTH=width, ROOM=padded_width(width), SPLITS=triton.next_power_of_2(splits + 1),
-    )  # fmt: skip
+        means, sums, offsets, out, rows, lines, splits, share, SPLITS=SPLITS, **shape
+    )
     return out

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from optimized import vector
 from optimized._dispatch import gradient_fallback
-from optimized.kernels._numerics import is_row_broadcast
+from optimized.kernels._numerics import is_row_broadcast, padded
 from reference._validation.contract import may_read_values
 from reference._validation.preconditions import AXES
 from reference.retain import kept_count, pooled, require_budget_covers_protected
@@ -47,11 +47,21 @@ def place(tiles, pools):
 
 
 @triton.jit
-def block_of(stretch, tile, length, EVEN: tl.constexpr, BLOCK: tl.constexpr):
+def block_of(stretch, tile, length, BLOCK: tl.constexpr):
     """Return the start of a block, the offsets of its entries, and the mask of existing ones."""
     start, i = tile * BLOCK, tl.arange(0, BLOCK)
-    inside = (i >= 0) if EVEN else (i < tl.minimum(length - start, BLOCK).to(tl.int32))
-    return stretch * length + start, i, inside
+    return stretch * length + start, i, i < tl.minimum(length - start, BLOCK).to(tl.int32)
+
+
+@triton.jit
+def padded_block(x, stretch, tile, length, BLOCK: tl.constexpr):
+    """Return the places of a block where each stretch is padded, and the mask of those in memory.
+
+    Keys are stored so: whatever the length of a stretch, accesses to them are aligned.
+    """
+    start, i, length = tile * BLOCK, tl.arange(0, BLOCK), padded(length)
+    left = tl.minimum(length - start, BLOCK).to(tl.int32)
+    return x + (stretch * length + start) + i, i < left
 
 
 @triton.jit
@@ -75,9 +85,10 @@ def make_keys(bits, aside, SHIELDED: tl.constexpr):
 
 
 @triton.jit
-def load_keys(keys, start, i, inside):
-    """Return stored keys, as unsigned integers of at least 32 bits."""
-    key = tl.load(keys + start + i, mask=inside, other=0)
+def load_keys(keys, stretch, tile, length, BLOCK: tl.constexpr):
+    """Return the keys of a block, as unsigned integers of at least 32 bits."""
+    places, there = padded_block(keys, stretch, tile, length, BLOCK)
+    key = tl.load(places, mask=there, other=0)
     key = key.to(tl.core.get_int_dtype(key.dtype.primitive_bitwidth, False), bitcast=True)
     return key.to(tl.uint32) if key.dtype == tl.uint16 else key
 
@@ -106,51 +117,52 @@ def counted(digit, match, counts, BINS: tl.constexpr):
     return count
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["length", "row", "tiles", "pools"])
 def key_kernel(
     scores, protected, keys, counts, length, row, tiles, pools,
     SHIFT: tl.constexpr, BITS: tl.constexpr, MOST: tl.constexpr,
-    EVEN: tl.constexpr, SHIELDED: tl.constexpr, BLOCK: tl.constexpr,
+    SHIELDED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Write the keys of a block, and count their first digits."""
     stretch, tile, pool, _ = place(tiles, pools)
-    start, i, inside = block_of(stretch, tile, length, EVEN, BLOCK)
+    start, i, inside = block_of(stretch, tile, length, BLOCK)
     bits = tl.load(scores + start + i, mask=inside, other=0)
     aside = inside
     if SHIELDED:
         # a mask that all rows share is one row long
         aside = tl.load(protected + start % row + i, mask=inside, other=0) != 0
     key = make_keys(bits, aside, SHIELDED)
-    tl.store(keys + start + i, key.to(bits.dtype, bitcast=True), mask=inside)
+    places, there = padded_block(keys, stretch, tile, length, BLOCK)
+    tl.store(places, key.to(bits.dtype, bitcast=True), mask=there)
     digit = (key >> SHIFT).to(tl.int32)
     counted(digit, inside, counts + pool * MOST, 2**BITS)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["length", "tiles", "pools", "step", "shift"])
 def count_kernel(
-    keys, found, counts, ties, length, tiles, pools,
-    STEP: tl.constexpr, SHIFT: tl.constexpr, BITS: tl.constexpr, BEFORE: tl.constexpr,
-    LAST: tl.constexpr, MOST: tl.constexpr, EVEN: tl.constexpr, BLOCK: tl.constexpr,
+    keys, found, counts, ties, length, tiles, pools, step, shift,
+    BITS: tl.constexpr, BEFORE: tl.constexpr, LAST: tl.constexpr, MOST: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Count the digits of a block's keys at a step after the first."""
     stretch, tile, pool, rank = place(tiles, pools)
-    start, i, inside = block_of(stretch, tile, length, EVEN, BLOCK)
-    key = load_keys(keys, start, i, inside)
-    before = found + (STEP - 1) * 2 * pools
-    prefix, need = pick(before, counts + ((STEP - 1) * pools + pool) * MOST, pool, BEFORE)
+    _, _, inside = block_of(stretch, tile, length, BLOCK)
+    key = load_keys(keys, stretch, tile, length, BLOCK)
+    before = found + (step - 1) * 2 * pools
+    prefix, need = pick(before, counts + ((step - 1) * pools + pool) * MOST, pool, BEFORE)
     if rank == 0:
         tl.store(before + (pools + pool) * 2, prefix)
         tl.store(before + (pools + pool) * 2 + 1, need)
-    match = inside & ((key >> (SHIFT + BITS)) == prefix.to(key.dtype))
+    match = inside & ((key >> (shift + BITS)) == prefix.to(key.dtype))
     BINS: tl.constexpr = 2**BITS
-    digit = (key >> SHIFT).to(tl.int32) & (BINS - 1)
-    count = counted(digit, match, counts + (STEP * pools + pool) * MOST, BINS)
+    digit = (key >> shift).to(tl.int32) & (BINS - 1)
+    count = counted(digit, match, counts + (step * pools + pool) * MOST, BINS)
     if LAST:
         total = tl.num_programs(0) // pools
         tl.store(ties + (pool * total + rank) * BINS + tl.arange(0, BINS), count)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["pools", "total"])
 def cut_kernel(
     found, counts, ties, cuts, pools, total,
     STEP: tl.constexpr, BINS: tl.constexpr, MOST: tl.constexpr, TILES: tl.constexpr,
@@ -181,19 +193,21 @@ def cut_of(cuts, pool, rank, BLOCK: tl.constexpr):
     return tl.load(cuts + pool * 3), room.to(tl.int32)
 
 
-@triton.jit
-def mark_kernel(
-    keys, cuts, kept, length, tiles, pools, EVEN: tl.constexpr, BLOCK: tl.constexpr
-):  # fmt: skip
+@triton.jit(do_not_specialize=["length", "tiles", "pools"])
+def mark_kernel(keys, cuts, kept, length, tiles, pools, BLOCK: tl.constexpr):
     """Write the mask of a block: all keys above the last one, and the first of its ties."""
     stretch, tile, pool, rank = place(tiles, pools)
-    start, i, inside = block_of(stretch, tile, length, EVEN, BLOCK)
-    key = load_keys(keys, start, i, inside)
+    start, i, inside = block_of(stretch, tile, length, BLOCK)
+    key = load_keys(keys, stretch, tile, length, BLOCK)
     last, room = cut_of(cuts, pool, rank, BLOCK)
     last = last.to(key.dtype)
     equal = ((key == last) & inside).to(tl.int32)
     marked = (key > last) | ((equal > 0) & (tl.cumsum(equal, 0) <= room))
-    tl.store(kept + start + i, marked, mask=inside)
+    if length % 16 == 0:
+        places, there = padded_block(kept, stretch, tile, length, BLOCK)
+        tl.store(places, marked, mask=there)
+    else:
+        tl.store(kept + start + i, marked, mask=inside)
 
 
 @gradient_fallback(vector.retain)
@@ -217,11 +231,10 @@ def retain(
         layers, length = 1, layers * length
     if ratio is not None:
         keep = kept_count(layers * length, ratio)
-    block = min(BLOCK, triton.next_power_of_2(length))
-    tiles = triton.cdiv(length, block)
+    tiles = triton.cdiv(length, BLOCK)
     programs, rank = (layers * pools * tiles,), layers * tiles
     bits = scores.contiguous().view(INTEGERS[scores.dtype])
-    mask, row = (bits, 1) if protected is None else laid_out(protected.view(torch.uint8), block)
+    mask, row = (bits, 1) if protected is None else laid_out(protected.view(torch.uint8))
     digits = DIGITS[scores.itemsize]
     # before each step: the digits found of each pool, and how many keys with them are kept
     found = scores.new_zeros((len(digits), pools, 2), dtype=torch.int64)
@@ -231,33 +244,33 @@ def retain(
     counts = scores.new_zeros((len(digits), pools, MOST), dtype=counter)
     ties = scores.new_empty((pools * rank, 2 ** digits[-1]), dtype=torch.int32)
     cuts = scores.new_empty((pools, 3), dtype=torch.int64)
-    places, even = (length, tiles, pools), dict(EVEN=length % block == 0, BLOCK=block)
-    keys = torch.empty_like(bits)
+    keys = bits.new_empty(layers * pools, triton.cdiv(length, 16) * 16)
     for step, width in enumerate(digits):
-        shape = dict(SHIFT=sum(digits[step + 1 :]), BITS=width, MOST=MOST)
+        shift, shape = sum(digits[step + 1 :]), dict(BITS=width, MOST=MOST, BLOCK=BLOCK)
         if step == 0:
             key_kernel[programs](
                 bits, mask, keys, counts, length, row, tiles, pools,
-                SHIELDED=protected is not None, **shape, **even,
+                SHIFT=shift, SHIELDED=protected is not None, **shape,
             )  # fmt: skip
         else:
-            later = dict(STEP=step, BEFORE=2 ** digits[step - 1], LAST=step + 1 == len(digits))
-            count_kernel[programs](keys, found, counts, ties, *places, **shape, **later, **even)
+            count_kernel[programs](
+                keys, found, counts, ties, length, tiles, pools, step, shift,
+                BEFORE=2 ** digits[step - 1], LAST=step + 1 == len(digits), **shape,
+            )  # fmt: skip
     cut_kernel[(pools,)](
         found, counts, ties, cuts, pools, rank,
-        STEP=len(digits) - 1, BINS=2 ** digits[-1], MOST=MOST,
-        TILES=min(TILES, triton.next_power_of_2(rank)),
+        STEP=len(digits) - 1, BINS=2 ** digits[-1], MOST=MOST, TILES=TILES,
     )  # fmt: skip
-    mark_kernel[programs](keys, cuts, kept, *places, **even)
+    mark_kernel[programs](keys, cuts, kept, length, tiles, pools, BLOCK=BLOCK)
     if protected is not None and may_read_values(scores) and bool((protected & ~kept).any()):
         shields = pooled(protected, scope).sum(-1)
         require_budget_covers_protected(ratio, found[0, :, 1].view(shields.shape), shields)
     return kept
 
 
-def laid_out(protected: Tensor, block: int) -> tuple[Tensor, int]:
+def laid_out(protected: Tensor) -> tuple[Tensor, int]:
     """Return a mask and the length after which it repeats; one shared by all rows is not copied."""
     tokens = protected.shape[-1]
-    if is_row_broadcast(protected) and tokens % block == 0:
+    if is_row_broadcast(protected) and tokens % BLOCK == 0:
         return protected[(0,) * (protected.dim() - 1)], tokens
     return protected.contiguous(), protected.numel()

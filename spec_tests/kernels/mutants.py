@@ -43,7 +43,7 @@ mutant = register_kernel_mutants("hubkv/refine.py", block=32)
 mutant("""
 hubkv/refine/test_laws.py::test_refinement_is_its_four_steps[torch.float32]
   kernel_refined_beyond_the_row: scores before the start of a row are read
-  - there = (at >= -start) if EVEN else (at >= -start) & (at < left)
+  - there = (at >= -start) if WHOLE else (at >= -start) & (at < left)
   + there = at >= -start
 """)
 

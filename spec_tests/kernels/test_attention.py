@@ -111,6 +111,19 @@ def test_ragged_attention_agrees_where_one_head_has_nearly_all_entries(count, dt
     assert_as_accurate(found, reference.ragged_attention, x)
 
 
+@pytest.mark.parametrize("count", [1, 20])
+def test_no_program_attends_to_more_than_its_share_of_all_entries(count):
+    """The launcher does not know the lengths of heads: one may have all entries."""
+    entries, heads = 2**16, 8
+    left = torch.empty(entries, 128, dtype=torch.bfloat16, device="meta")
+    places = [torch.empty(n, dtype=torch.int64, device="meta") for n in (entries, heads + 1)]
+    cache = reference.RaggedCache(left, left, *places)
+    new = torch.empty(heads, count, 128, dtype=torch.bfloat16, device="meta")
+    launch = launched(lambda: kernels.ragged_attention(new, cache, new, new))[0]
+    assert launch.arguments["share"] <= 2 * entries / 132
+    assert launch.grid[0] <= 3 * 132, "all at once on an H100"
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
 def test_rows_are_multiplied_as_stored_only_where_all_are_stored_alike(dtype):
     """A product of two dtypes does not compile on a GPU, which the interpreter cannot show."""

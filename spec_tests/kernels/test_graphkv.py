@@ -1,5 +1,9 @@
 """GraphKV's kernel: calls that fall back to PyTorch, and inputs of several tiles."""
 
+import json
+import os
+import subprocess
+import sys
 from importlib import import_module
 from typing import Any
 from unittest.mock import patch
@@ -70,8 +74,38 @@ def test_long_lists_are_looked_through_in_turns(count, rule):
     home = import_module("optimized.kernels.graphkv.refine")
     with (
         small_blocks(16),
-        patch.multiple(home, LISTED=32, PART=16),
+        patch.object(home, "LISTED", 32),
         patch.object(home, "chunk", lambda _: 16),
     ):
         found = kernels.graphkv_refine(**x)
     assert_as_accurate(found, reference.graphkv_refine, x)
+
+
+INSTRUCTIONS = """
+import json, re
+from optimized.bench.machine_code import compiled, source
+from optimized.bench.operations import graph
+
+MULTIPLIES = r"(?:wgmma|tcgen05)[.]mma[\\w.:]*|mma[.]sync[\\w.:]*"
+LAYOUTS = r"instrShape = [[][\\d, ]*[]]|tensor_memory_encoding<[^>]*>"
+found = {}
+for launch in graph(8192).launches:
+    if launch.kernel.fn.__name__ in ("maxima_kernel", "neighbours_kernel"):
+        for target in (80, 90, 100):
+            code = compiled(source(launch), target).asm
+            words = re.findall(MULTIPLIES, code["ptx"]) + re.findall(LAYOUTS, code["ttgir"])
+            found.setdefault(target, []).append(sorted({*words}))
+print(json.dumps(found))
+"""
+"""A program that compiles both kernels, which Triton's interpreter cannot."""
+
+
+def test_an_edge_is_computed_twice_by_the_same_instruction():
+    here = {name: x for name, x in os.environ.items() if name != "TRITON_INTERPRET"}
+    command = [sys.executable, "-c", INSTRUCTIONS]
+    done = subprocess.run(command, env=here, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert len(found) == 3
+    for first, again in found.values():
+        assert any("mma" in word for word in first)
+        assert first == again

@@ -4,8 +4,11 @@ The first kernel computes a tile of edges. It stores the maximum of every sub-ti
 the tile. The m best tiles of a source contain its m best sub-tiles, and these
 contain its m strongest edges, with ties at the lowest indices. The second kernel computes only the
 edges of those sub-tiles again, and lists the neighbours of each source. The third scans the lists
-for the sources that reach a token. An edge that is computed twice uses the same products in the
-same order, so both results are equal bit for bit.
+for the sources that reach a token.
+
+An edge is computed twice, and ties need both results to be equal bit for bit. Both kernels multiply
+16-bit numbers in tiles of one shape, by as many warps, hence by the same instruction; float32 is
+multiplied and added in the order of channels, whatever the tile.
 
 Counts are integers, no two programs write to one place, and sources are applied in a fixed order:
 the order of programs does not change a result.
@@ -30,19 +33,23 @@ from reference.graphkv.graph import group_mean, neighbour_count, source_count, s
 from reference.precision import widen
 
 BLOCK = 128  # tokens of a tile
-SOURCES = {True: (16, 64), False: (64, 256)}  # fewest and most sources of a tile; True if widened
+SOURCES = 64  # sources of a tile
+ALONE = 16  # sources of a tile of float32 that is computed again, of which only one is used
 SUBTILE = 8
 CHANNELS = {True: 16, False: 32}  # channels of a product's step
-PART = 64  # tokens whose edges to one source are recomputed at a time
-ALONE = 16  # sources of that product, of which only one is used
-CHUNK = 4096  # numbers that a program ranks at a time
+CHUNKS = 256, 4096  # fewest and most numbers that a program ranks at a time
+SPAN = 128  # tokens whose scores a program writes
 LISTED = 1024  # neighbours that a program scans at a time
 HITS = 16  # neighbours that it applies at a time
+WARPS = {True: 8, False: 4}  # of a program that multiplies; True if widened
 HALVES = (torch.bfloat16, torch.float16)
 
 
 class Graphs(NamedTuple):
-    """The vectors of graphs, and the results of the kernels so far."""
+    """The vectors of graphs, and the results of the kernels so far.
+
+    Triton would specialise integers in a record; sizes are arguments of their own.
+    """
 
     vectors: Tensor
     copies: Tensor  # of the vectors of sources
@@ -52,12 +59,9 @@ class Graphs(NamedTuple):
     lengths: Tensor
     maxima: Tensor
     highest: Tensor
-    tokens: int
-    rows: int  # sources of a graph
-    heads: int
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens", "rows"])
 def sources_kernel(
     vectors, chosen, copies, reaches, tokens, rows, heads,
     WIDTH: tl.constexpr, CHUNK: tl.constexpr,
@@ -94,31 +98,20 @@ def entries(vectors, start, at, step, tokens, WIDTH: tl.constexpr, CHANNELS: tl.
 @triton.jit
 def products(
     vectors, copies, start, at, across, tokens, heads,
-    SQUARED: tl.constexpr, TURNED: tl.constexpr, WIDE: tl.constexpr,
-    WIDTH: tl.constexpr, CHANNELS: tl.constexpr,
+    SQUARED: tl.constexpr, WIDE: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    """Return the inner products of some sources with some tokens, and the tokens' squares.
-
-    The product is transposed, TURNED, where there are fewer sources than it needs rows.
-    """
+    """Return the inner products of some sources with some tokens, and the tokens' squares."""
     PARTS: tl.constexpr = (WIDTH + CHANNELS - 1) // CHANNELS
-    if TURNED:
-        inner = tl.zeros([at.shape[0], across.shape[0]], tl.float32)
-    else:
-        inner = tl.zeros([across.shape[0], at.shape[0]], tl.float32)
+    inner = tl.zeros([across.shape[0], at.shape[0]], tl.float32)
     squares = tl.zeros([at.shape[0], CHANNELS // 8], tl.float32)
-    # small products need a deeper pipeline
-    for step in tl.range(0, heads * PARTS, num_stages=8 if TURNED else None):
+    for step in tl.range(0, heads * PARTS, num_stages=4):
         token = entries(vectors, start, at, step, tokens, WIDTH, CHANNELS)
         source = entries(copies, 0, across, step, 1, WIDTH, CHANNELS)
         if SQUARED:
             squares += sums_of_squares(widened(token))
         if WIDE:
             token, source = widened(token), widened(source)
-        if TURNED:
-            inner = tl.dot(token, tl.trans(source), inner, input_precision="ieee")
-        else:
-            inner = tl.dot(source, tl.trans(token), inner, input_precision="ieee")
+        inner = tl.dot(source, tl.trans(token), inner, input_precision="ieee")
     return inner, squares
 
 
@@ -135,9 +128,9 @@ def clamped(edge, CLAMPED: tl.constexpr):
     return tl.where(edge > -float("inf"), within, -float("inf"))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens", "rows"])
 def maxima_kernel(
-    graphs, CLAMPED: tl.constexpr, WIDE: tl.constexpr, WIDTH: tl.constexpr,
+    graphs, tokens, rows, heads, CLAMPED: tl.constexpr, WIDE: tl.constexpr, WIDTH: tl.constexpr,
     CHANNELS: tl.constexpr, SOURCES: tl.constexpr, BLOCK: tl.constexpr, SUBTILE: tl.constexpr,
 ):  # fmt: skip
     """Write the strongest edge of every sub-tile of a tile and of the tile; write token lengths.
@@ -146,7 +139,6 @@ def maxima_kernel(
     source itself.
     """
     EACH: tl.constexpr = BLOCK // SUBTILE
-    tokens, rows, heads = graphs.tokens, graphs.rows, graphs.heads
     across, blocks = tl.cdiv(rows, SOURCES), tl.cdiv(tokens, BLOCK)
     # neighbouring programs share tokens
     graph = (tl.program_id(0) // across // blocks).to(tl.int64)
@@ -164,7 +156,7 @@ def maxima_kernel(
     copies = graphs.copies + row * heads * WIDTH
     inner, squares = products(
         graphs.vectors, copies, start, at, copied, tokens, heads,
-        True, False, WIDE, WIDTH, CHANNELS,
+        True, WIDE, WIDTH, CHANNELS,
     )  # fmt: skip
     length = tl.sqrt_rn(tl.sum(squares, 1))
     length = tl.where(length > 0, length, 1.0)
@@ -246,19 +238,19 @@ def list_best(
     tl.debug_barrier()
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens", "rows", "blocks", "best_tiles", "best", "count"])
 def neighbours_kernel(
-    graphs, acting, tiles, picked, exact, reached, weights, blocks, best_tiles, best, count,
+    graphs, tokens, rows, heads, acting, tiles, picked, exact, reached, weights,
+    blocks, best_tiles, best, count,
     CLAMPED: tl.constexpr, WIDE: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr,
-    SOURCES: tl.constexpr, PART: tl.constexpr, EACH: tl.constexpr, SUBTILE: tl.constexpr,
-    CHUNK: tl.constexpr,
+    SOURCES: tl.constexpr, BLOCK: tl.constexpr, SUBTILE: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
     """Write the neighbours of a source in the order of tokens, -1 for none, and their edges.
 
     A dropped tile or sub-tile cannot hold a neighbour: every listed one has an edge at least as
     strong as the strongest dropped edge, and before it where both are equal.
     """
-    tokens, rows, heads = graphs.tokens, graphs.rows, graphs.heads
+    EACH: tl.constexpr = BLOCK // SUBTILE
     row = tl.program_id(0).to(tl.int64)
     graph, own = row // rows, (row % rows).to(tl.int32)
     tiles += row * best_tiles
@@ -271,12 +263,12 @@ def neighbours_kernel(
     source = own // SOURCES * SOURCES
     copies = graphs.copies + (graph * rows + source) * heads * WIDTH
     copied = tl.minimum(tl.arange(0, SOURCES), rows - 1 - source) * heads
-    mine = (source + tl.arange(0, SOURCES) == own)[None, :]
+    mine = (source + tl.arange(0, SOURCES) == own)[:, None]
     reach = tl.load(graphs.reaches + row)
     itself = tl.load(graphs.chosen + row)
     start = graph * heads * tokens * WIDTH
-    for first in range(0, best * SUBTILE, PART):
-        i = first + tl.arange(0, PART)
+    for first in range(0, best * SUBTILE, BLOCK):
+        i = first + tl.arange(0, BLOCK)
         there = i < best * SUBTILE
         t = tl.load(picked + i // SUBTILE, mask=there, other=0).to(tl.int64) * SUBTILE
         t += i % SUBTILE
@@ -285,9 +277,9 @@ def neighbours_kernel(
         length = tl.load(graphs.lengths + graph * tokens + at)
         inner, _ = products(
             graphs.vectors, copies, start, at, copied, tokens, heads,
-            False, True, WIDE, WIDTH, CHANNELS,
+            False, WIDE, WIDTH, CHANNELS,
         )  # fmt: skip
-        inner = tl.sum(tl.where(mine, inner, 0.0), 1)
+        inner = tl.sum(tl.where(mine, inner, 0.0), 0)
         candidate = inside & (t != itself)
         if graphs.barred is not None:
             candidate &= tl.load(graphs.barred + graph * tokens + at) == 0
@@ -297,8 +289,8 @@ def neighbours_kernel(
     list_best(exact, picked, best * SUBTILE, count, reached, 1, CHUNK)
     # a row beyond the number of sources of its graph reaches nothing
     acts = own < tl.load(acting + graph)
-    for first in range(0, count, PART):
-        n = first + tl.arange(0, PART)
+    for first in range(0, count, BLOCK):
+        n = first + tl.arange(0, BLOCK)
         i = tl.load(reached + n, mask=n < count, other=0)
         edge = tl.load(exact + i, mask=n < count, other=0.0)
         i = tl.load(picked + i // SUBTILE, mask=n < count, other=0) * SUBTILE + i % SUBTILE
@@ -309,7 +301,7 @@ def neighbours_kernel(
         tl.store(reached + n, i, mask=n < count)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens", "total"])
 def signal_kernel(
     reached, weights, scores, refined, strength, tokens, total,
     RULE: tl.constexpr, ROUNDS: tl.constexpr, BITS: tl.constexpr,
@@ -464,9 +456,6 @@ def send_signal(
     graphs = scores.numel() // tokens
     heads = end.numel() // (graphs * tokens * width)
     wide = start.dtype != end.dtype or end.dtype not in HALVES or triton.knobs.runtime.interpret
-    # fewer rows would use another multiply instruction than the recomputed edges
-    least, most = SOURCES[wide]
-    sources = min(most, max(least, triton.next_power_of_2(rows)))
     channels = min(CHANNELS[wide], max(16, triton.next_power_of_2(width)))
 
     reaches = scores.new_empty((graphs, rows))
@@ -476,7 +465,7 @@ def send_signal(
         WIDTH=width, CHUNK=chunk(heads * width),
     )  # fmt: skip
 
-    across = triton.cdiv(rows, sources)
+    across = triton.cdiv(rows, SOURCES)
     subtile = min(SUBTILE, max(BLOCK // 4, 1))
     blocks, each = triton.cdiv(tokens, BLOCK), BLOCK // subtile
     lengths = scores.new_empty((graphs, tokens))
@@ -484,12 +473,11 @@ def send_signal(
     maxima = scores.new_empty((graphs, rows, blocks * each))
     graph = Graphs(
         end, copies, reaches, chosen, None if barred is None else barred.contiguous(),
-        lengths, maxima, highest, tokens, rows, heads,
+        lengths, maxima, highest,
     )  # fmt: skip
     tile = dict(CLAMPED=clamp, WIDE=wide, WIDTH=width, CHANNELS=channels, SUBTILE=subtile)
-    maxima_kernel[(graphs * blocks * across,)](
-        graph, SOURCES=sources, BLOCK=BLOCK, num_warps=8, **tile
-    )
+    tile |= dict(BLOCK=BLOCK, num_warps=WARPS[wide])
+    maxima_kernel[(graphs * blocks * across,)](graph, tokens, rows, heads, SOURCES=SOURCES, **tile)
 
     best_tiles, best = min(count, blocks), min(count, blocks * each)
     tiles = chosen.new_empty((graphs, rows, best_tiles), dtype=torch.int32)
@@ -498,20 +486,20 @@ def send_signal(
     reached = tiles.new_empty((graphs, rows, count))
     weights = scores.new_empty((graphs, rows, count))
     neighbours_kernel[(graphs * rows,)](
-        graph, acting, tiles, picked, exact, reached, weights, blocks, best_tiles, best, count,
-        SOURCES=ALONE, PART=PART, EACH=each,
-        CHUNK=chunk(max(blocks, best_tiles * each, best * subtile)), **tile,
+        graph, tokens, rows, heads, acting, tiles, picked, exact, reached, weights,
+        blocks, best_tiles, best, count,
+        SOURCES=ALONE if wide else SOURCES, CHUNK=chunk(count * each), **tile,
     )  # fmt: skip
 
-    span = min(256, max(64, triton.next_power_of_2(graphs * tokens // 512)))
-    signal_kernel[(graphs * triton.cdiv(tokens, span),)](
+    signal_kernel[(graphs * triton.cdiv(tokens, SPAN),)](
         reached, weights, scores, refined, strength, tokens, rows * count,
         RULE=rule, ROUNDS=rounds, BITS=rounds.bit_length(),
-        SPAN=span, LISTED=LISTED, HITS=HITS, LEVELS=HITS.bit_length() - 1,
+        SPAN=SPAN, LISTED=LISTED, HITS=HITS, LEVELS=HITS.bit_length() - 1,
     )  # fmt: skip
     return refined
 
 
 def chunk(length: int) -> int:
-    """Return how many of `length` numbers a program handles at a time."""
-    return min(CHUNK, max(128, triton.next_power_of_2(length)))
+    """Return how many of `length` numbers a program handles at a time, one of five sizes."""
+    least, most = CHUNKS
+    return min(most, max(least, triton.next_power_of_2(length)))

@@ -87,7 +87,7 @@ def load_codes(words, strip, count, channel, BITS: tl.constexpr, WIDTH: tl.const
     return codes & (2**BITS - 1)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens", "parts"])
 def range_kernel(
     keys, static, dynamic, lows, highs, tokens, heads, parts, WIDTH: tl.constexpr,
     ROOM: tl.constexpr, BLOCK: tl.constexpr,
@@ -116,7 +116,7 @@ def range_kernel(
     tl.store(highs + at, tl.max(high, 0), mask=channel < WIDTH)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["parts"])
 def scales_kernel(
     lows, highs, steps, minima, parts,
     BITS: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr,
@@ -137,7 +137,7 @@ def scales_kernel(
     tl.store(minima + at, round_to_dtype(low, minima.dtype.element_ty), mask=real)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens", "count", "strips"])
 def codes_kernel(
     keys, values, static, dynamic, key_steps, key_minima, key_words, value_words, steps, minima,
     tokens, heads, count, strips,
@@ -189,7 +189,7 @@ def codes_kernel(
         store_stream(key_words + place, codes, strip, count, stored, BITS)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens", "count"])
 def restore_kernel(
     words, steps, minima, restored, tokens, heads, groups, count,
     BITS: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr, KEYS: tl.constexpr,

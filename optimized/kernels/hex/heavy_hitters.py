@@ -8,7 +8,6 @@ weight has. If the caller gives the log-sum-exp, the first pass is skipped.
 """
 
 import math
-from typing import NamedTuple
 
 import torch
 import triton
@@ -18,11 +17,11 @@ from torch import Tensor
 from optimized import vector
 from optimized._dispatch import gradient_fallback
 from optimized.kernels._attention_common import (
-    PROGRAMS,
     kernels_support,
     multiplies_stored_dtype,
     padded_width,
     product,
+    resident_programs,
     tile,
 )
 from optimized.kernels._numerics import widened
@@ -30,16 +29,7 @@ from reference._validation import checks
 
 BLOCK = 128  # queries of a program in pass one, keys in pass two; half of it for the other
 SPLITS = 64
-
-
-class Shape(NamedTuple):
-    """The sizes of queries and keys."""
-
-    rows: int  # queries of one head, or of all heads of a group
-    queries: int  # of one head
-    tokens: int
-    group: int
-    kv_heads: int
+FIT = 2  # programs of the first pass that fit on a multiprocessor of an H100
 
 
 @triton.jit
@@ -67,36 +57,35 @@ def update_sums(
 
 
 @triton.jit
-def store_sums(sums, row, rows, high, total, FINAL: tl.constexpr):
-    """Write maximum and inverse sum for the second pass if FINAL, else the partial max and sum.
+def store_sums(sums, row, rows, high, total, final):
+    """Write maximum and inverse sum for the second pass if `final`, else the partial max and sum.
 
     A weight is the exponential of its logit minus the first number, times the second. For a query
     that sees no key every weight is 0.
     """
-    if FINAL:
-        some = total > 0
-        high = tl.where(some, high, float("inf"))
-        total = tl.where(some, 1.0 / tl.where(some, total, 1.0), 0.0)
+    some = total > 0
+    high = tl.where(some | (not final), high, float("inf"))
+    total = tl.where(some & final, 1.0 / tl.where(some, total, 1.0), total)
     tl.store(sums + row * 2, high, mask=rows)
     tl.store(sums + row * 2 + 1, total, mask=rows)
 
 
-@triton.jit(do_not_specialize=["blocks", "splits", "share", "all_rows"])
+@triton.jit(do_not_specialize=["rows", "count", "tokens", "blocks", "splits", "share", "all_rows"])
 def sums_kernel(
-    queries, keys, padding, sums, shape, blocks, splits, share, all_rows, scale,
-    CAUSAL: tl.constexpr, STACKED: tl.constexpr, FINAL: tl.constexpr, WIDTH: tl.constexpr,
+    queries, keys, padding, sums, rows, count, tokens, group, kv_heads, blocks, splits, share,
+    all_rows, scale,
+    CAUSAL: tl.constexpr, STACKED: tl.constexpr, WIDTH: tl.constexpr,
     ROOM: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, NATIVE: tl.constexpr,
 ):  # fmt: skip
     """Write the largest logit and sum of exponentials of a block of queries over a share of keys.
 
-    A program has queries of one head, or if STACKED those of all heads of a group.
+    A program has `rows` queries: `count` of one head, or if STACKED those of all heads of a group.
     """
-    rows, count, tokens = shape.rows, shape.queries, shape.tokens
     number = tl.program_id(0)
     split = number % splits
     block = blocks - 1 - number // splits % blocks  # the longest blocks run first
     part = (number // splits // blocks).to(tl.int64)
-    head = part if STACKED else part // shape.group
+    head = part if STACKED else part // group
     r0 = block * ROWS
     r = r0 + tl.arange(0, ROWS)
     before = tokens - count
@@ -108,7 +97,7 @@ def sums_kernel(
     whole = tl.minimum(stop, low + 1) if CAUSAL else stop
     first = 0
     if padding is not None:
-        first = tl.load(padding + head // shape.kv_heads).to(tl.int32)
+        first = tl.load(padding + head // kv_heads).to(tl.int32)
         start = tl.maximum(start, first // KEYS * KEYS)
     keys += head * tokens * WIDTH
     query = tile(queries + part * rows * WIDTH, r0, rows, WIDTH, ROOM, ROWS)
@@ -125,7 +114,7 @@ def sums_kernel(
     if padding is not None:  # a query at padding sees no key
         total = tl.where(at >= first, total, 0.0)
     here = split.to(tl.int64) * all_rows + part * rows + r
-    store_sums(sums, here, r < rows, high, total, FINAL)
+    store_sums(sums, here, r < rows, high, total, splits == 1)
 
 
 @triton.jit(do_not_specialize=["rows", "splits"])
@@ -170,24 +159,24 @@ def add_weights(
         return drawn + tl.sum(tl.exp2(above) * share[None, :], 1)
 
 
-@triton.jit(do_not_specialize=["parts", "before_mass", "blocks"])
+@triton.jit(do_not_specialize=["rows", "count", "tokens", "parts", "before_mass", "blocks"])
 def mass_kernel(
-    queries, keys, padding, sums, mass, drawn, shape, parts, before_mass, blocks, scale,
+    queries, keys, padding, sums, mass, drawn, rows, count, tokens, group, kv_heads, parts,
+    before_mass, blocks, scale,
     CAUSAL: tl.constexpr, GIVEN: tl.constexpr, STACKED: tl.constexpr, WIDTH: tl.constexpr,
     ROOM: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, NATIVE: tl.constexpr,
 ):  # fmt: skip
     """Write the attention mass of a block of keys, over `parts` stretches of `rows` queries."""
-    rows, count, tokens = shape.rows, shape.queries, shape.tokens
     number = tl.program_id(0)
     place = (number // blocks).to(tl.int64)
     n0 = number % blocks * KEYS
     n = n0 + tl.arange(0, KEYS)
     row = place * parts * rows
-    head = row // count // shape.group
+    head = row // count // group
     key = tile(keys + head * tokens * WIDTH, n0, tokens, WIDTH, ROOM, KEYS)
     before, first = tokens - count, 0
     if padding is not None:
-        first = tl.load(padding + head // shape.kv_heads).to(tl.int32)
+        first = tl.load(padding + head // kv_heads).to(tl.int32)
     begin, whole = 0, rows if CAUSAL else 0
     if CAUSAL and not STACKED:
         begin = tl.maximum(n0 - before, 0) // ROWS * ROWS
@@ -232,33 +221,34 @@ def columns(
     given = log_sum_exp is not None
     scale = (1.0 if given else math.log2(math.e)) / math.sqrt(width)
     exact = dict(dtype=torch.float32)
+    stacked, wide = count <= half, max(queries.itemsize, keys.itemsize) > 2
     common = dict(
         CAUSAL=causal, WIDTH=width, ROOM=padded_width(width),
         NATIVE=multiplies_stored_dtype(sums_kernel, queries, keys),
-        # float32 products do not use tensor cores, and hold their rows in registers
-        num_warps=8 if max(queries.itemsize, keys.itemsize) > 2 else 4,
+        # products of float32, which do not use tensor cores, and those of a window of queries
+        # need more registers than four warps have
+        num_warps=8 if wide or (stacked and group * count > half) else 4,
     )  # fmt: skip
 
-    stacked = count <= half
     if log_sum_exp is None:
         rows = group * count if stacked else count
         size = min(block, max(half // 4, triton.next_power_of_2(rows)))
         blocks = triton.cdiv(rows, size)
         programs = lines * count // rows * blocks
-        splits = max(1, min(PROGRAMS // programs, triton.cdiv(tokens, block), SPLITS))
+        # at least two where several fit: the kernels of a long text are those of a short one
+        fit = min(resident_programs(keys.device, FIT) // programs, SPLITS)
+        splits = max(1, min(fit, max(2, triton.cdiv(tokens, block))))
         share = triton.cdiv(triton.cdiv(tokens, splits), half) * half
         sums = keys.new_empty((lines * count, 2), **exact)
         found = sums if splits == 1 else keys.new_empty((splits, *sums.shape), **exact)
         sums_kernel[(programs * splits,)](
-            queries, keys, padding, found, Shape(rows, count, tokens, group, kv_heads), blocks,
-            splits, share, len(sums), scale,
-            STACKED=stacked, FINAL=splits == 1, ROWS=size, KEYS=half, **common,
+            queries, keys, padding, found, rows, count, tokens, group, kv_heads, blocks,
+            splits, share, len(sums), scale, STACKED=stacked, ROWS=size, KEYS=half, **common,
         )  # fmt: skip
         if splits > 1:
             join_kernel[(triton.cdiv(len(sums), half),)](
-                found, sums, len(sums), splits, scale,
-                ROWS=half, SPLITS=triton.next_power_of_2(splits),
-            )  # fmt: skip
+                found, sums, len(sums), splits, scale, ROWS=half, SPLITS=SPLITS
+            )
     else:
         sums = log_sum_exp.contiguous()
 
@@ -270,7 +260,7 @@ def columns(
     blocks = triton.cdiv(tokens, block)
     mass_kernel[(drawn.numel() // tokens * blocks,)](
         queries, keys, padding, sums, None if mass is None else mass.contiguous(), drawn,
-        Shape(rows, count, tokens, group, kv_heads), parts, before, blocks, scale,
+        rows, count, tokens, group, kv_heads, parts, before, blocks, scale,
         GIVEN=given, STACKED=stacked, KEYS=block,
         ROWS=min(half, max(half // 4, triton.next_power_of_2(rows))), **common,
     )  # fmt: skip

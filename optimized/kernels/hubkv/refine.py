@@ -4,6 +4,7 @@ The factor of a score depends on its head and on whether it is a hub, so each he
 """
 
 import math
+from ctypes import c_float
 from itertools import chain
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from optimized import vector
 from optimized._dispatch import gradient_fallback
-from optimized.kernels._numerics import is_row_broadcast, round_to_dtype, widened
+from optimized.kernels._numerics import is_row_broadcast, padded, round_to_dtype, widened
 from optimized.kernels.hubkv.discount import RADII
 from reference.hubkv.refine import HubSettings
 
@@ -24,29 +25,22 @@ MOMENTS = 512  # blocks times heads whose moments a program merges at a time
 
 
 @triton.jit
-def moments_kernel(
-    scores, protected, moments, tokens, row,
-    HAS_PROTECTED: tl.constexpr, EVEN: tl.constexpr, BLOCK: tl.constexpr,
+def store_moments(
+    scores, protected, here, left,
+    HAS_PROTECTED: tl.constexpr, WHOLE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Write the count, minimum, mean above the minimum, and variance of a block's scores.
-
-    Deviations are taken from the minimum, so that equal scores deviate by exactly 0.
-    """
-    blocks = tl.cdiv(tokens, BLOCK)
-    head = (tl.program_id(0) // blocks).to(tl.int64)
-    start = tl.program_id(0) % blocks * BLOCK
+    """Write the moments of a block with `left` scores; a WHOLE one has at least BLOCK."""
     i = tl.arange(0, BLOCK)
-    inside = (i >= 0) if EVEN else (i < tokens - start)
-    score = widened(tl.load(scores + (head * tokens + start) + i, mask=inside, other=0.0))
-    count = tl.minimum(tokens - start, BLOCK)
+    inside = (i >= 0) if WHOLE else (i < left)
+    score = widened(tl.load(scores + i, mask=inside, other=0.0))
+    count = tl.minimum(left, BLOCK)
     if HAS_PROTECTED:
-        aside = tl.load(protected + (head * row + start) + i, mask=inside, other=1)
+        aside = tl.load(protected + i, mask=inside, other=1)
         inside = aside == 0
         count = BLOCK - tl.sum(aside.to(tl.int32), 0)
     count = count.to(tl.float32)
     share = 1.0 / tl.maximum(count, 1.0)
     low = tl.min(tl.where(inside, score, float("inf")), 0)
-    here = moments + tl.program_id(0).to(tl.int64) * 4
     tl.store(here, count)
     tl.store(here + 1, tl.where(count > 0, low, 0.0))
     above = tl.where(inside, score - low, 0.0)
@@ -56,13 +50,37 @@ def moments_kernel(
     tl.store(here + 3, tl.sum(apart * apart, 0) * share)
 
 
+@triton.jit(do_not_specialize=["tokens", "row"])
+def moments_kernel(
+    scores, protected, moments, tokens, row, HAS_PROTECTED: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    """Write the count, minimum, mean above the minimum, and variance of a block's scores.
+
+    Deviations are taken from the minimum, so that equal scores deviate by exactly 0.
+    """
+    blocks = tl.cdiv(tokens, BLOCK)
+    head = (tl.program_id(0) // blocks).to(tl.int64)
+    start = tl.program_id(0) % blocks * BLOCK
+    here, left = moments + tl.program_id(0).to(tl.int64) * 4, tokens - start
+    if (tokens % 16 == 0) & (left >= BLOCK):
+        store_moments(
+            scores + (head * padded(tokens) + start), protected + (head * padded(row) + start),
+            here, left, HAS_PROTECTED, True, BLOCK,
+        )  # fmt: skip
+    else:
+        store_moments(
+            scores + (head * tokens + start), protected + (head * row + start),
+            here, left, HAS_PROTECTED, False, BLOCK,
+        )  # fmt: skip
+
+
 @triton.jit
 def number(x, rest):
     """Return a float64 from two float32 parts; arguments of a kernel arrive in float32."""
     return tl.zeros([1], tl.float64) + x + rest
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["blocks"])
 def weights_kernel(
     moments, selectivity, weights, factors, heads, blocks,
     epsilon, epsilon_rest, tau, tau_rest, minimum, minimum_rest, maximum, maximum_rest,
@@ -148,45 +166,38 @@ def join_columns(x, COUNT: tl.constexpr):
 
 
 @triton.jit
-def competing(scores, protected, at, inside, SHIELDED: tl.constexpr, EVEN: tl.constexpr):
+def competing(scores, protected, at, inside, SHIELDED: tl.constexpr, WHOLE: tl.constexpr):
     """Return scores of a row; minus infinity for protected or missing tokens."""
-    if EVEN:
+    if WHOLE:
         found = widened(tl.load(scores + at))
     else:
         found = widened(tl.load(scores + at, mask=inside, other=-float("inf")))
     if SHIELDED:
-        aside = tl.load(protected + at) if EVEN else tl.load(protected + at, mask=inside, other=0)
+        aside = tl.load(protected + at) if WHOLE else tl.load(protected + at, mask=inside, other=0)
         # minus infinity loses to every score, and marks protected tokens
         found = tl.where(aside != 0, -float("inf"), found)
     return found
 
 
 @triton.jit
-def refine_kernel(
-    scores, protected, factors, refined, tokens, row,
-    RADIUS: tl.constexpr, SHIELDED: tl.constexpr, EVEN: tl.constexpr, WIDTH: tl.constexpr,
+def refine_block(
+    scores, protected, factors, refined, start, left,
+    RADIUS: tl.constexpr, SHIELDED: tl.constexpr, WHOLE: tl.constexpr, WIDTH: tl.constexpr,
     EACH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Write one block of refined scores, with 1 for protected tokens.
+    """Write the refined scores of a block with `left` scores; a WHOLE one has at least BLOCK.
 
     A thread holds EACH consecutive scores as columns, loaded in vectors of WIDTH.
     """
-    blocks = tl.cdiv(tokens, BLOCK)
-    head = (tl.program_id(0) // blocks).to(tl.int64)
-    start = tl.program_id(0) % blocks * BLOCK
-    scores += head * tokens + start
-    refined += head * tokens + start
-    protected += head * row + start
-    left = tokens - start
     first = tl.arange(0, BLOCK // EACH) * EACH
     line = ()
     for back in tl.static_range(RADIUS):
         at = first - (RADIUS - back)
-        there = (at >= -start) if EVEN else (at >= -start) & (at < left)
+        there = (at >= -start) if WHOLE else (at >= -start) & (at < left)
         line += (competing(scores, protected, at, there, SHIELDED, False),)
     for part in tl.static_range(EACH // WIDTH):
         at = first[:, None] + (part * WIDTH + tl.arange(0, WIDTH))[None, :]
-        line += split_columns(competing(scores, protected, at, at < left, SHIELDED, EVEN), WIDTH)
+        line += split_columns(competing(scores, protected, at, at < left, SHIELDED, WHOLE), WIDTH)
     for ahead in tl.static_range(RADIUS):
         at = first + (EACH + ahead)
         line += (competing(scores, protected, at, at < left, SHIELDED, False),)
@@ -197,7 +208,7 @@ def refine_kernel(
         for j in tl.static_range(EACH + 2 * RADIUS - size):
             some += (tl.maximum(largest[j], line[j + size]),)
         largest = some
-    low, high = tl.load(factors + head * 2), tl.load(factors + head * 2 + 1)
+    low, high = tl.load(factors), tl.load(factors + 1)
     for part in tl.static_range(EACH // WIDTH):
         found = ()
         for j in tl.static_range(RADIUS + part * WIDTH, RADIUS + (part + 1) * WIDTH):
@@ -210,10 +221,35 @@ def refine_kernel(
             found += (tl.where(mine < 0, 1.0, mine * factor),)
         at = first[:, None] + (part * WIDTH + tl.arange(0, WIDTH))[None, :]
         out = round_to_dtype(join_columns(found, WIDTH), refined.dtype.element_ty)
-        if EVEN:
+        if WHOLE:
             tl.store(refined + at, out)
         else:
             tl.store(refined + at, out, mask=at < left)
+
+
+@triton.jit(do_not_specialize=["tokens", "row"])
+def refine_kernel(
+    scores, protected, factors, refined, tokens, row,
+    RADIUS: tl.constexpr, SHIELDED: tl.constexpr, WIDTH: tl.constexpr, EACH: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Write one block of refined scores, with 1 for protected tokens."""
+    blocks = tl.cdiv(tokens, BLOCK)
+    head = (tl.program_id(0) // blocks).to(tl.int64)
+    start = tl.program_id(0) % blocks * BLOCK
+    left, factors = tokens - start, factors + head * 2
+    if (tokens % 16 == 0) & (left >= BLOCK):
+        here = head * padded(tokens) + start
+        refine_block(
+            scores + here, protected + (head * padded(row) + start), factors, refined + here,
+            start, left, RADIUS, SHIELDED, True, WIDTH, EACH, BLOCK,
+        )  # fmt: skip
+    else:
+        here = head * tokens + start
+        refine_block(
+            scores + here, protected + (head * row + start), factors, refined + here,
+            start, left, RADIUS, SHIELDED, False, WIDTH, EACH, BLOCK,
+        )  # fmt: skip
 
 
 @gradient_fallback(vector.hubkv_refine)
@@ -256,12 +292,11 @@ def refine_among(
     rows = scores.numel() // tokens
     blocks = triton.cdiv(tokens, BLOCK)
     mask, row = (scores, 0) if protected is None else shared(protected.view(torch.uint8))
-    even = tokens % BLOCK == 0
     moments = scores.new_empty((rows, blocks, 4), dtype=torch.float32)
     if rows:
         moments_kernel[(rows * blocks,)](
             scores, mask, moments, tokens, row,
-            HAS_PROTECTED=protected is not None, EVEN=even, BLOCK=BLOCK,
+            HAS_PROTECTED=protected is not None, BLOCK=BLOCK,
         )  # fmt: skip
     heads, mine = here, slice(None)
     if ranks is not None:
@@ -277,14 +312,13 @@ def refine_among(
     settings += (ratio**knobs.power, knobs.gamma)
     weights_kernel[(layers,)](
         moments, selectivity, weights, factors, heads, blocks, *chain(*map(split_float, settings)),
-        HEADS=several,
-        MOMENTS=min(triton.next_power_of_2(blocks), max(1, MOMENTS // several)),
+        HEADS=several, MOMENTS=max(1, MOMENTS // several),
     )  # fmt: skip
     if rows:
         factors = factors[:, mine].contiguous()
         refine_kernel[(rows * blocks,)](
             scores, mask, factors, refined, tokens, row, RADIUS=knobs.radius,
-            SHIELDED=protected is not None, EVEN=even, BLOCK=BLOCK,
+            SHIELDED=protected is not None, BLOCK=BLOCK,
             WIDTH=min(16 // scores.itemsize, BLOCK), EACH=min(EACH, BLOCK),
         )  # fmt: skip
     return refined
@@ -292,7 +326,7 @@ def refine_among(
 
 def split_float(x: float) -> tuple[float, float]:
     """Return a number rounded to float32 and the remainder; in float64 they add up to it."""
-    first = torch.tensor(x, dtype=torch.float64).float().item()
+    first = c_float(x).value
     return first, x - first if math.isfinite(first) else 0.0
 
 
