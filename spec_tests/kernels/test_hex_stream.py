@@ -1,6 +1,5 @@
 """A HEX cache keeps the kernels' layout while tokens are appended, alone and in a layer."""
 
-import traceback
 from typing import Any
 from unittest.mock import patch
 
@@ -8,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import optimized
 import reference
@@ -162,27 +160,3 @@ def test_a_layer_refuses_what_is_no_number(layer):
     mine.update(new, new)
     with pytest.raises(ValueError, match="keys must be finite"):
         mine.attend(torch.ones(1, 2, 1, 64), None, way())
-
-
-class Reads(TorchDispatchMode):
-    """Notes the operations for which the host waits for a GPU."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found = list[str]()
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None):
-        if function.overloadpacket.__name__ in ("_local_scalar_dense", "nonzero", "equal"):
-            self.found.append("".join(traceback.format_stack(limit=12)))
-        return function(*args, **(kwargs or {}))
-
-
-def test_a_layer_waits_for_no_value_after_its_first_step(layer):
-    """The steps fill a block, which is compressed; on a CPU heavy hitters branch on values."""
-    mine = layer(optimized)
-    for start, stop, waits in ((0, 1, True), (1, 6, False)):
-        here = patch("optimized.vector.retain.may_branch_on_values", lambda _: False)
-        with here, Reads() as reads:
-            layer_and_outputs(mine, PROMPT + start, PROMPT + stop)
-        assert bool(reads.found) == waits, "\n".join(reads.found)
-    assert len(mine.held.cache().blocks) == PROMPT // TILE + 1
