@@ -66,6 +66,17 @@ def test_a_run_on_a_gpu_begins_with_the_agreement_of_every_kernel(dry):
     assert dry[1]["runs"][0]["agreed"] == list(kernels.LAUNCHERS)
 
 
+def test_the_page_lists_the_steps_in_the_order_of_measurement():
+    pytest.importorskip("triton")
+    from optimized.bench.gpu_benchmarks import VALUE, asked
+    from optimized.bench.operations import STEPS
+
+    steps = [step for step, _ in VALUE]
+    steps += [one.step for one in asked([*STEPS], small=False) if one.step not in steps][:1]
+    listed = PAGE.read_text().partition("come first:")[2].partition("A figure is")[0]
+    assert re.findall(r"`(\w+)`: ", listed) == [*steps, "bits"]
+
+
 def test_a_step_alone_asks_for_the_agreement_of_its_own_kernels():
     pytest.importorskip("triton")
     from optimized.bench import gpu_benchmarks
