@@ -31,6 +31,7 @@ import torch
 from torch import Tensor
 
 from optimized import kernels
+from optimized._atomic_files import write_atomically
 from optimized.bench.agreement import disagreeing
 from optimized.bench.kernel_gate import Failed, check_admits, check_gate, counted, gate_of
 from optimized.bench.operations import (
@@ -41,7 +42,7 @@ from optimized.bench.operations import (
     operations,
     override_launch_options,
 )
-from optimized.bench.report import MEASURED, ROOT, surroundings, write_atomically
+from optimized.bench.report import MEASURED, ROOT, surroundings
 from optimized.bench.timing_harness import moved
 from reference._validation.contract import trusted
 

@@ -16,8 +16,8 @@ from typing import Any
 from torch import Tensor
 
 import reference
+from optimized._atomic_files import write_atomically
 from spec_tests.accuracy import Unequal, error_bounds
-from spec_tests.atomic_files import write_atomically
 from spec_tests.index import HERE, source_equations
 from spec_tests.inputs import INPUTS, REFUSALS
 from spec_tests.json_values import NotExpressible, as_lines, read, written

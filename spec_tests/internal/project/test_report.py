@@ -13,9 +13,9 @@ import torch
 from jsonschema import Draft202012Validator
 
 import reference
+from optimized._atomic_files import write_atomically
 from spec_tests import functions_called_by_tests
 from spec_tests.accuracy import are_equal, assert_close, assert_equal
-from spec_tests.atomic_files import write_atomically
 from spec_tests.index import HERE, ROOT
 from spec_tests.report import report_data, tex
 from spec_tests.report.blame import explaining_steps, steps
