@@ -454,9 +454,9 @@ class Record:
         there = file is not None and file.exists()
         self.others = json.loads(file.read_text())["runs"] if there else []  # pyright: ignore[reportOptionalMemberAccess]
         same = code_of(about)
-        for run in [one for one in self.others if code_of(one["about"]) == same]:
-            self.others.remove(run)
-            self.agreed, self.rows = run["agreed"], run["rows"]
+        for old in [one for one in self.others if code_of(one["about"]) == same]:
+            self.others.remove(old)
+            self.agreed, self.rows = old["agreed"], old["rows"]
 
     def forget(self, some: list[Named]) -> None:
         """Remove all results of agreement tests, and some rows."""
@@ -476,8 +476,8 @@ class Record:
     def write(self) -> None:
         """Write the file atomically."""
         if self.file is not None:
-            run = dict(about=self.about, agreed=self.agreed, rows=self.rows)
-            said = dict(schema_version=SCHEMA, runs=[*self.others, run])
+            this = dict(about=self.about, agreed=self.agreed, rows=self.rows)
+            said = dict(schema_version=SCHEMA, runs=[*self.others, this])
             write_atomically(self.file, json.dumps(said, indent=1) + "\n")
 
 
