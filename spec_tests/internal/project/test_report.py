@@ -506,6 +506,29 @@ def test_kinds_of_fault_are_told_apart(function, change, kind, level):
     assert (fault.kind, fault.level) == (kind, level)
 
 
+def refusing(**_):
+    raise ValueError("scores must be finite")
+
+
+def clearing(scores, **_):
+    scores.zero_()
+    raise ValueError("scores must be finite")
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (refusing, "breaks a law"),  # a test that fails of its message
+        (clearing, "changes its arguments"),
+        (lambda scores, **_: scores * 3, "missing errors"),
+    ],
+)
+def test_a_nan_that_is_still_there_is_no_change_of_the_arguments(function, kind):
+    inputs = {k: v.clone() for k, v in DISCOUNT.items()}
+    inputs["scores"][0] = torch.nan
+    assert fault_of("discount", function, inputs).kind == kind
+
+
 def test_the_first_call_that_is_wrong_is_at_fault_not_the_last():
     LAST.clear()
     record_calls(None, "discount", lambda scores, **_: scores * 3)(**DISCOUNT)
