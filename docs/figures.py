@@ -18,11 +18,11 @@ import one_prompt
 import quantizer_pictures  # noqa: F401  registers those of quantisers
 import scorer_pictures  # noqa: F401  registers the pictures of the scorers
 import torch
-import walkthrough_pictures  # noqa: F401  registers the pictures of the walks
 from drawing import DOCS, FOLDER, INK, STRONG, WEAK, draw_figures, figure
 from matplotlib.axes import Axes
 from shipped_boxes import texts
 from shipped_tables import tables
+from walkthrough_pictures import stacked
 
 import reference as kv
 from optimized.bench.report import (
@@ -95,20 +95,18 @@ def bytes_by_part(axes: Axes) -> None:
     prompts = (900, 1304, 1021)
     dense = torch.tensor([kv.kv_bytes(tokens, layers=1) for tokens in prompts])
     sizes = [[kv.hex_size(kv.hex_preset(name), tokens) for tokens in prompts] for name in names]
-    left = torch.zeros(len(names))
     shades = {"codes": INK, "scales": "#c3c8cc", "expander": STRONG, "tokens": WEAK}
     shades["residual"] = "#d9b44a"
-    for part, colour in shades.items():
+    shares = {}
+    for part in shades:
         weight = torch.tensor([[getattr(size, part) for size in row] for row in sizes])
-        share = (100 * weight / dense).mean(1)
-        axes.barh(names, share, left=left, color=colour, height=0.6, label=part)
-        left += share
+        shares[part] = (100 * weight / dense).mean(1).tolist()
+    stacked(axes, shares, names, [*shades.values()], height=0.6)
     printed = {row.method: row.paper for row in kv.paper_size()}
     axes.plot(
         [printed[name] for name in names], names, "|", color=INK, markersize=26, label="paper"
     )
     axes.set(xlabel="percent of fp16", xlim=(0, 38))
-    axes.invert_yaxis()
     axes.legend(ncols=6, loc="upper right", bbox_to_anchor=(1.0, 1.18), markerscale=0.5)
 
 

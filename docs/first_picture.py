@@ -10,7 +10,7 @@ import json
 import matplotlib.pyplot as plt
 from drawing import DOCS, INK, STRONG, WEAK, svg_of
 
-from spec_tests.atomic_files import write_atomically
+from optimized._atomic_files import write_atomically
 
 FILE = DOCS / "first_picture.svg"
 RUN = DOCS / "shipped" / "words" / "remedied.json"

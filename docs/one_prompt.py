@@ -15,7 +15,7 @@ from drawing import DOCS, INK, STRONG, WEAK, svg_of
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 
-from spec_tests.atomic_files import write_atomically
+from optimized._atomic_files import write_atomically
 
 FIGURES, PICTURE = DOCS / "one_prompt.json", DOCS / "one_prompt.svg"
 NAMES = {

@@ -3,34 +3,18 @@
 Green is exact or restored, orange is coded or lost, grey waits.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 
 import torch
 from drawing import INK, STRONG, WEAK, figure
 from matplotlib.axes import Axes
 from method_pictures import PALE, Told, panels
-from walkthrough_pictures import WIDTH, above, bars, tiles
+from walkthrough_pictures import WIDTH, above, bars, stacked, tiles
 
 import reference as kv
 
 PARTS = dict(codes=WEAK, scales=STRONG, outliers="#5c6bc0", factors="#c2185b", residual=INK)
-
-
-def stacked(
-    axes: Axes, rows: Mapping[str, Mapping[str, float]], colours: Mapping[str, str]
-) -> None:
-    """Draw a bar for each row, of one piece for each part."""
-    for down, parts in enumerate(rows.values()):
-        left = 0.0
-        for part, size in parts.items():
-            axes.barh([down], [size], left=left, color=colours[part], edgecolor="white")
-            left += size
-    for part, colour in colours.items():
-        axes.barh([0], [0], color=colour, label=part)
-    axes.set_yticks(range(len(rows)), list(rows))
-    axes.invert_yaxis()
-    above(axes, len(colours))
 
 
 @figure(WIDTH, 2.6, "quantizers/kivi.md")
@@ -154,7 +138,9 @@ def quantizer_parts(axes: Axes, _: SimpleNamespace) -> Told:
         "KIVI-2": kv.kivi_size(900, bits=2, group=64, residual=64),
         "GEAR": kv.gear_size(900),
     }
-    stacked(axes, {name: size._asdict() for name, size in sizes.items()}, PARTS)
+    parts = {part: [getattr(size, part, 0) for size in sizes.values()] for part in PARTS}
+    stacked(axes, parts, [*sizes], [*PARTS.values()], edgecolor="white")
+    above(axes, len(PARTS))
     axes.ticklabel_format(axis="x", style="plain")
     axes.set(xlabel="bytes of 900 tokens")
     totals: Sequence[str] = [f"{name} {sum(size):,}" for name, size in sizes.items()]

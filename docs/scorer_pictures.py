@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import torch
 from drawing import INK, STRONG, WEAK, figure
 from matplotlib.axes import Axes
-from walkthrough_pictures import COLOURS, GRAPHKV, WIDTH, above, listed, most, tiles
+from walkthrough_pictures import COLOURS, GRAPHKV, WIDTH, above, listed, most, stacked, tiles
 
 import reference as kv
 
@@ -187,19 +187,9 @@ def pyramidkv_slope(axes: Axes, _walk: SimpleNamespace) -> Told:
 def cake_cascade(axes: Axes, _walk: SimpleNamespace) -> Told:
     """Draw the budgets after each layer of a cascade."""
     stages = kv.cake_cascade(torch.tensor([5.0, 1.0, 2.0]), keep=5, tokens=20, window=2)
-    left = torch.zeros(len(stages))
     names = [f"after layer {layer}" for layer in range(1, len(stages) + 1)]
-    for layer, part in enumerate(stages.T):
-        shown = axes.barh(names, part, left=left, color=COLOURS[layer], label=f"layer {layer + 1}")
-        axes.bar_label(
-            shown,
-            [str(x) if x else "" for x in part.tolist()],
-            label_type="center",
-            color="white",
-            weight="bold",
-        )
-        left += part
-    axes.invert_yaxis()
+    parts = {f"layer {layer}": part for layer, part in enumerate(stages.T.tolist(), 1)}
+    stacked(axes, parts, names, COLOURS, numbered=True)
     axes.set(xlabel="tokens kept")
     above(axes, len(stages))
     return (

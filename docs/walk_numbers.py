@@ -11,7 +11,7 @@ from typing import Any
 from drawing import DOCS, examples
 
 import reference as kv
-from spec_tests.atomic_files import write_atomically
+from optimized._atomic_files import write_atomically
 
 FILE = DOCS / "js/walks.json"
 SPAN = 8

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 from drawing import INK, STRONG, WEAK, figure
@@ -26,6 +27,26 @@ def bars(
     axes.set(xlim=(-0.7, len(words) - 0.3), ylabel=what)
     axes.set_xticks(range(len(words)), words, rotation=50, ha="right", rotation_mode="anchor")
     above(axes, len(rows))
+
+
+def stacked(
+    axes: Axes,
+    parts: Mapping[str, Sequence[int] | Sequence[float]],
+    names: Sequence[str],
+    colours: Sequence[str],
+    *,
+    numbered: bool = False,
+    **how: Any,
+) -> None:
+    """Draw a bar for each name, of one piece for each part."""
+    left = [0.0] * len(names)
+    for (part, sizes), colour in zip(parts.items(), colours, strict=False):
+        shown = axes.barh(names, sizes, left=left, color=colour, label=part, **how)
+        if numbered:
+            said = [str(size) if size else "" for size in sizes]
+            axes.bar_label(shown, said, label_type="center", color="white", weight="bold")
+        left = [start + size for start, size in zip(left, sizes, strict=True)]
+    axes.invert_yaxis()
 
 
 def above(axes: Axes, columns: int) -> None:

@@ -279,11 +279,12 @@ def laid_out(part: Tensor, cache: DecodingCache, here: Tensor, blank: int = 0) -
 
 def add_mass(cache: DecodingCache, mass: Tensor) -> DecodingCache:
     """Add mass to the raw scores of all entries."""
-    here, mass = stayed(cache), widen(mass)
-    older = here.shape[-1]
+    older = mass.shape[-1] - cache.pending_scores.shape[-1]
+    stored, pending = widen(mass).split([older, mass.shape[-1] - older], -1)
+    if not isinstance(cache.stored, DenseCache):
+        stored = stored[stayed(cache)]
     return cache._replace(
-        scores=widen(cache.scores) + mass[..., :older][here].view(cache.scores.shape),
-        pending_scores=cache.pending_scores + mass[..., older:],
+        scores=widen(cache.scores) + stored, pending_scores=cache.pending_scores + pending
     )
 
 

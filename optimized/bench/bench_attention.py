@@ -1,7 +1,7 @@
-"""Attention over compressed caches: 4 kv heads of 64, group 4.
+"""Attention over compressed caches, and the mass of a prompt, beside attention in full precision.
 
-The slow side is the same attention over all tokens, in full precision or restored. The steps of a
-model with these caches are timed by `optimized.bench.model_memory`.
+Caches have 4 kv heads of 64, group 4. The steps of a model with them are timed by
+`optimized.bench.model_memory`.
 """
 
 from functools import partial
@@ -52,12 +52,6 @@ def stock(queries: Tensor, keys: Tensor, values: Tensor, cache: Any) -> Tensor:
     return F.scaled_dot_product_attention(queries, keys, values, enable_gqa=True)
 
 
-def rebuilding(queries: Tensor, keys: Tensor, values: Tensor, cache: kv.HexCache) -> Tensor:
-    """Return attention to the restored HEX cache."""
-    del keys, values
-    return kv.attention(queries, *kv.hex_read(cache))
-
-
 def by_code(queries: Tensor, keys: Tensor, values: Tensor, cache: kv.HexCache) -> Tensor:
     """Return attention to the compressed HEX cache."""
     del keys, values
@@ -69,16 +63,33 @@ def by_head(queries: Tensor, keys: Tensor, values: Tensor, cache: kv.RaggedCache
     return kv.ragged_attention(queries, cache, keys[:, :, -1:], values[:, :, -1:])
 
 
+PROMPT = 8192 if torch.cuda.is_available() else 512
+
+
+def prompt() -> Inputs:
+    """Return queries, keys and values of a prompt in a layer of 8 kv heads of 128, group 4."""
+    heads = dict(keys=8, values=8, queries=32)
+    return {name: normal(4, 1, count, PROMPT, 128).bfloat16() for name, count in heads.items()}
+
+
+def scored(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Return the attention mass of a prompt."""
+    del values
+    return kv.h2o_mass(queries, keys)
+
+
+def forward(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Return attention as the model computes it, by a fused kernel if PyTorch has one."""
+    return F.scaled_dot_product_attention(queries, keys, values, is_causal=True, enable_gqa=True)
+
+
 CASES = [
     *(
-        Case("hex_attention", f"{tokens} tokens, {bits} bits, {str(dtype)[6:]}{what}",
-            partial(compressed, tokens, bits, dtype), by_code, slow, against)
+        Case("hex_attention", f"{tokens} tokens, {bits} bits, {str(dtype)[6:]}",
+            partial(compressed, tokens, bits, dtype), by_code, stock, "full precision")
         for tokens in (1024, 4096, 8192)
         for bits in (3, 4)
         for dtype in (torch.float32, torch.bfloat16)
-        for what, slow, against in (
-            ("", rebuilding, "hex_read"), (", stock", stock, "full precision"),
-        )
     ),
     *(
         Case("ragged_attention", f"{tokens} tokens, {SHARE:.0%} evicted, {str(dtype)[6:]}",
@@ -86,4 +97,6 @@ CASES = [
         for tokens in (1024, 4096, 8192)
         for dtype in (torch.float32, torch.bfloat16)
     ),
+    Case("h2o_mass", f"a prompt of {PROMPT} tokens, 32 heads, bfloat16", prompt, scored, forward,
+        "attention forward"),
 ]  # fmt: skip

@@ -34,14 +34,10 @@ def table5(tokens: int, batch: int) -> Inputs:
     return dict(scores=scores, protected=kv.protected_mask(tokens).expand(scores.shape))
 
 
-def refine(scores: Tensor, protected: Tensor) -> Tensor:
-    """Return the refined scores alone."""
-    return kv.hubkv_refine(scores, RATIO, protected)
-
-
 def refine_and_retain(scores: Tensor, protected: Tensor) -> Tensor:
     """Return the mask of the best entries of the whole model after refinement."""
-    return kv.retain(refine(scores, protected), protected, ratio=RATIO, scope="model")
+    refined = kv.hubkv_refine(scores, RATIO, protected)
+    return kv.retain(refined, protected, ratio=RATIO, scope="model")
 
 
 def eager_refine(scores: Tensor, protected: Tensor) -> Tensor:
@@ -85,14 +81,4 @@ def of_the_paper(tokens: int, batch: int) -> Case:
     )
 
 
-CASES = [
-    *(of_the_paper(tokens, batch) for tokens, batch in PAPER),
-    Case(
-        "hubkv_refine",
-        "[36, 1, 8, 32768] bfloat16",
-        lambda: table5(32768, 1),
-        refine,
-        eager_refine,
-        "eager refinement",
-    ),
-]
+CASES = [of_the_paper(tokens, batch) for tokens, batch in PAPER]

@@ -31,6 +31,7 @@ import torch
 from torch import Tensor
 
 from optimized import kernels
+from optimized._atomic_files import write_atomically
 from optimized.bench.agreement import disagreeing
 from optimized.bench.kernel_gate import Failed, check_admits, check_gate, counted, gate_of
 from optimized.bench.operations import (
@@ -41,7 +42,7 @@ from optimized.bench.operations import (
     operations,
     override_launch_options,
 )
-from optimized.bench.report import MEASURED, ROOT, surroundings, write_atomically
+from optimized.bench.report import MEASURED, ROOT, surroundings
 from optimized.bench.timing_harness import moved
 from optimized.hex_packed_layout import PackedCache
 from reference._validation.contract import trusted
@@ -457,9 +458,9 @@ class Record:
         there = file is not None and file.exists()
         self.others = json.loads(file.read_text())["runs"] if there else []  # pyright: ignore[reportOptionalMemberAccess]
         same = code_of(about)
-        for run in [one for one in self.others if code_of(one["about"]) == same]:
-            self.others.remove(run)
-            self.agreed, self.rows = run["agreed"], run["rows"]
+        for old in [one for one in self.others if code_of(one["about"]) == same]:
+            self.others.remove(old)
+            self.agreed, self.rows = old["agreed"], old["rows"]
 
     def forget(self, some: list[Named]) -> None:
         """Remove all results of agreement tests, and some rows."""
@@ -479,8 +480,8 @@ class Record:
     def write(self) -> None:
         """Write the file atomically."""
         if self.file is not None:
-            run = dict(about=self.about, agreed=self.agreed, rows=self.rows)
-            said = dict(schema_version=SCHEMA, runs=[*self.others, run])
+            this = dict(about=self.about, agreed=self.agreed, rows=self.rows)
+            said = dict(schema_version=SCHEMA, runs=[*self.others, this])
             write_atomically(self.file, json.dumps(said, indent=1) + "\n")
 
 

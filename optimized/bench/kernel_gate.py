@@ -11,7 +11,6 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch import Tensor
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
@@ -25,6 +24,7 @@ from optimized.bench.operations import (
     operations,
     override_launch_options,
 )
+from optimized.bench.timing_harness import moved
 from reference._validation.contract import trusted
 
 
@@ -96,7 +96,8 @@ def judge(one: Operation, found: Any, inputs: Named) -> None:
     """
     from spec_tests.accuracy import assert_as_accurate, assert_equal
 
-    on_cpu = {name: cpu(value) for name, value in inputs.items()}
+    cpu = partial(moved, device=torch.device("cpu"))
+    on_cpu = cpu(inputs)
     rest = dict(one.kernel.keywords) if isinstance(one.kernel, partial) else {}
     if isinstance(one.kernel, partial) and one.kernel.func is chosen:
         # equal scores after rounding may be ordered either way, so each half is checked by itself
@@ -112,16 +113,6 @@ def judge(one: Operation, found: Any, inputs: Named) -> None:
     if one.name == "hex_attention":
         rest = {}
     assert_as_accurate(cpu(found), partial(getattr(reference, one.name), **rest), on_cpu)
-
-
-def cpu(value: Any) -> Any:
-    """Return a value with all tensors inside it on the CPU."""
-    if isinstance(value, Tensor):
-        return value.cpu()
-    if not isinstance(value, tuple):
-        return value
-    parts = [cpu(part) for part in value]
-    return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
 
 
 def check_admits(launches: Counter[str], timed: set[str], title: str) -> None:

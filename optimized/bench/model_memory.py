@@ -3,24 +3,31 @@
 A model of two layers reads a prompt with the cache of `transformers` and with each compressed one.
 A line has three ratios to the full cache: the peak of allocated bytes without weights while the
 prompt is read, by PyTorch's CPU profiler; the bytes of the cache afterwards; and the CPU time of a
-decoding step, the median over pairs of steps.
+decoding step, the median over pairs of steps. The model's own peak hides that of a compression, so
+the line ends with the peak of each function that scored or compressed, without its arguments, in
+multiples of one layer's keys and values.
 """
 
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import partial, wraps
+from itertools import accumulate
 from statistics import median
 from time import process_time
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 from transformers import DynamicCache
 
+import optimized
 from optimized import models
 from optimized.bench.bench_models import CONFIG, KV_HEADS, WIDTH, model
+from optimized.models.systems import system_named
 
-SYSTEMS = ("snapkv+hubkv@head", "snapkv+hubkv@model", "snapkv+graphkv", "hex-4", "hex-3", "kcvt-4")
+SYSTEMS = ("snapkv+hubkv@head", "snapkv+hubkv@model", "snapkv+graphkv", "kvzip", "cake")
+SYSTEMS += ("expected_attention", "hex-4", "hex-3", "kcvt-4", "kivi-4", "gear")
 RATIO, STEPS = 0.75, 20
 
 
@@ -31,8 +38,29 @@ def most_alive(call: Callable[[], Any]) -> tuple[Any, int]:
     found: Any = seen.profiler
     events = found.kineto_results.events()
     changes = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
-    alive = torch.tensor([nbytes for _, nbytes in changes]).cumsum(0)
-    return result, int(alive.max())
+    return result, max(accumulate((nbytes for _, nbytes in changes), initial=0))
+
+
+class Weighed(ModuleType):
+    """The package `optimized`, with the largest peak of allocated bytes of each function called."""
+
+    def __init__(self) -> None:
+        super().__init__(optimized.__name__)
+        self.peaks: dict[str, int] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the package; calls of a function are weighed."""
+        found = getattr(optimized, name)
+        if not isinstance(found, FunctionType):
+            return found
+
+        @wraps(found)
+        def call(*args: Any, **given: Any) -> Any:
+            result, peak = most_alive(partial(found, *args, **given))
+            self.peaks[name] = max(peak, self.peaks.get(name, 0))
+            return result
+
+        return call
 
 
 def plain(ids: torch.Tensor) -> DynamicCache:
@@ -56,20 +84,25 @@ def measured(tokens: int) -> Iterator[str]:
     drawn = torch.Generator().manual_seed(0)
     ids = torch.randint(1, CONFIG.vocab_size, (1, tokens), generator=drawn)
     attached, stock = model(ours=True), model(ours=False)
-    whole = 2 * CONFIG.num_hidden_layers * KV_HEADS * tokens * WIDTH * stock.dtype.itemsize
+    layer = 2 * KV_HEADS * tokens * WIDTH * stock.dtype.itemsize
+    whole = CONFIG.num_hidden_layers * layer
     full, highest = most_alive(partial(plain, ids))
-    yield f"full cache: {highest / whole:.2f} of its own bytes at the peak of the prompt"
+    yield f"full cache: {highest / layer:.2f} layers' keys and values at the peak of the prompt"
     for system in SYSTEMS:
-        ratio = RATIO if "+" in system else None
+        ratio = RATIO if system_named(system).evicts else None
         read = partial(models.compressed, attached, system, ids, ratio=ratio)
         cache, peak = most_alive(read)
+        weighed = Weighed()
+        read(kv=weighed)
         pairs = [(step(stock, full), step(attached, cache)) for _ in range(STEPS)][1:]
         slower = median(ours / theirs for theirs, ours in pairs)
-        yield f"{system}: {peak / highest:.2f}, {cache.nbytes / whole:.2f}, {slower:.2f}"
+        shares = {name: peak / layer for name, peak in weighed.peaks.items()}
+        parts = ", ".join(f"{name} {part:.2f}" for name, part in shares.items() if part >= 0.01)
+        yield f"{system}: {peak / highest:.2f}, {cache.nbytes / whole:.2f}, {slower:.2f}; {parts}"
 
 
 if __name__ == "__main__":
     for tokens in [int(word) for word in sys.argv[1:]] or [4096]:
-        print(f"{tokens} tokens: peak of the prompt, bytes stored, a step")
+        print(f"{tokens} tokens: peak of the prompt, bytes stored, a step; peaks of functions")
         for line in measured(tokens):
             print(line, flush=True)

@@ -26,8 +26,9 @@ from torch import Tensor
 
 import optimized
 import reference
+from optimized._atomic_files import write_atomically
 from optimized.bench.agreement import check_agreement
-from optimized.bench.report import ROOT, commit, installed, markdown, write_atomically
+from optimized.bench.report import ROOT, commit, installed, markdown
 
 FILE, PAGE = ROOT / "docs/ratios.csv", ROOT / "docs/performance.md"
 SIZES, DTYPES = (1024, 4096, 16384), (torch.float32, torch.bfloat16)

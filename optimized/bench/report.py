@@ -2,10 +2,8 @@
 
 import csv
 import json
-import os
 import platform
 import subprocess
-import tempfile
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -15,6 +13,7 @@ from typing import Any
 
 import torch
 
+from optimized._atomic_files import write_atomically
 from optimized.bench.timing_harness import Case, Timing
 
 ROOT = Path(__file__).parents[2]
@@ -116,14 +115,6 @@ def update_csv(found: list[Line], file: Path = ROOT / "docs/performance.csv") ->
     writer.writeheader()
     writer.writerows(kept + found)
     write_atomically(file, text.getvalue())
-
-
-def write_atomically(file: Path, text: str) -> None:
-    """Write a file atomically."""
-    with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False, newline="") as new:
-        new.write(text)
-    os.chmod(new.name, 0o644)
-    os.replace(new.name, file)
 
 
 def markdown(lines: Iterable[Sequence[str]]) -> str:

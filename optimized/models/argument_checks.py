@@ -273,14 +273,19 @@ def require_finite_attention_inputs(*new: Tensor) -> None:
         check(one, {})
 
 
-def reject_changing_rotation(rotary: Any, before: int, places: Tensor) -> None:
-    """Refuse positions at which a dynamic rotary embedding changes its angles."""
+def reject_changing_rotation(rotary: Any, before: int, after: int) -> None:
+    """Refuse positions at which a dynamic rotary embedding changes its angles.
+
+    Args:
+        rotary: the model's rotary embedding.
+        before: the next position before a call.
+        after: the next position after it.
+    """
     kind = getattr(rotary, "rope_type", "default")
     if not isinstance(kind, str):  # one for each kind of layer
         kind = next((one for one in kind.values() if "dynamic" in one), "default")
     if kind != "longrope" and "dynamic" not in kind:
         return
-    after = int(places.max()) + 1
     if kind == "longrope":
         limit = rotary.config.rope_parameters["original_max_position_embeddings"]
         changed = before <= limit < after
@@ -295,13 +300,12 @@ def reject_changing_rotation(rotary: Any, before: int, places: Tensor) -> None:
         )
 
 
-def require_learned_positions(decoder: Any, places: Tensor) -> None:
-    """Refuse more tokens than a model has learned position embeddings."""
+def require_learned_positions(decoder: Any, after: int) -> None:
+    """Refuse more tokens, `after` a call, than a model has learned position embeddings."""
     table = getattr(decoder, "embed_positions", None)
     count = getattr(table, "num_embeddings", None)
     if not isinstance(count, int):
         return
-    after = int(places.max()) + 1
     if after > count - getattr(table, "offset", 0):
         raise ValueError(
             "input_ids must have no more tokens than the model has learned positions for, "

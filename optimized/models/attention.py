@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -49,6 +50,10 @@ class Attendable(Protocol):
 
     def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
         """Return the output for the queries of the tokens that were just added."""
+        ...
+
+    def value_checks(self) -> AbstractContextManager[None]:
+        """Return a context for `attend`, without checks of values in a steady call."""
         ...
 
 
@@ -254,7 +259,8 @@ def attend_to(
     if attention_mask is not None and attention_mask.shape[1:3] == (1, 1):
         attention_mask = attention_mask[:, 0, 0]
     checks.require_batch_token_mask(attention_mask)
-    out = layer.attend(query, attention_mask, softmax_of(query, **how))
+    with layer.value_checks():
+        out = layer.attend(query, attention_mask, softmax_of(query, **how))
     return out.transpose(1, 2).contiguous(), None
 
 
@@ -298,7 +304,7 @@ def mask(
     again = attention_mask is not None and 2 * attention_mask.shape[1] == kv_length
     if not again:  # a call that repeats the seen tokens has a longer mask, which the cache cuts
         checks.require_mask_of_all_tokens(attention_mask, batch_size, kv_length)
-    if attention_mask is None or bool(attention_mask.all()):
+    if attention_mask is None:
         return None
     return attention_mask[:, None, None]  # some models slice the query axis
 

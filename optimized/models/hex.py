@@ -1,7 +1,6 @@
 """A cache for `transformers` that stores the codes of HEX."""
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from inspect import unwrap
 from types import ModuleType
 from typing import Any
@@ -17,7 +16,7 @@ from optimized.models.layer import AttendingCache, AttendingLayer, key_heads_and
 from optimized.models.prefill import Prefilled
 from optimized.models.quantized import RestoringLayer
 from optimized.vector.hex import decode_step as laid
-from reference._validation.contract import compile_contract, trusted
+from reference._validation.contract import compile_contract
 from reference.hex.cache import buffer_space
 
 checked = compile_contract(unwrap(optimized.hex_decode))
@@ -58,18 +57,14 @@ class HexLayer(RestoringLayer):
         """Add tokens, and return their output and the new cache; use kernels if available."""
         if self.kv is not optimized:
             return self.kv.hex_decode(self.held, query, keys, values)
-        anew = isinstance(self.held, optimized.HexCache)
-        held = self.held if anew else self.held.rest
-        on_kernels = on_gpu((query, self.held)) and kernel_of("hex_decode") is not None
-        # a check of values waits for a GPU: there, the first step after the prompt is checked alone
-        with trusted() if on_kernels and not anew else nullcontext():
-            checked((held, query, keys, values), {})
-            if not on_kernels:
-                return laid.decode_in_layout(self.held, query, keys, values)
-            from optimized.kernels.hex._packed_decode_step import decode_packed
+        held = self.held if isinstance(self.held, optimized.HexCache) else self.held.rest
+        checked((held, query, keys, values), {})
+        if not on_gpu((query, self.held)) or kernel_of("hex_decode") is None:
+            return laid.decode_in_layout(self.held, query, keys, values)
+        from optimized.kernels.hex._packed_decode_step import decode_packed
 
-            with gpu_context((query,)):
-                return decode_packed(self.held, query, keys, values)
+        with gpu_context((query,)):
+            return decode_packed(self.held, query, keys, values)
 
     def room(self, new: int) -> int:
         """Return how many tokens fit before a block is full."""

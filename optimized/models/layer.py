@@ -20,6 +20,7 @@ from transformers.cache_utils import (
 import optimized
 from optimized.models import argument_checks as checks
 from optimized.models.attention import CallAwareCache, MarkedMaskOffset, Softmax, UnsupportedMask
+from reference._validation.contract import trusted
 
 
 def without_autocast(x: Tensor) -> AbstractContextManager[Any]:
@@ -76,6 +77,8 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
     def __init__(self) -> None:
         super().__init__()
         self.seen = 0
+        self.steady = False
+        """Whether the values of a call need no check: `AttendingCache.repeats_last_step`."""
         self.arriving: tuple[Tensor, Tensor] | None = None
         self.hidden: Tensor | None = None
 
@@ -116,6 +119,10 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
         """Return the output for the queries of the new tokens."""
         raise NotImplementedError
 
+    def value_checks(self) -> AbstractContextManager[None]:
+        """Return a context for `attend`, without checks of values in a steady call."""
+        return trusted() if self.steady else nullcontext()
+
     def get_seq_length(self) -> int:
         """Return how many tokens were seen, kept or evicted: the next rotary position."""
         return self.seen
@@ -131,7 +138,7 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
     def reset(self) -> None:
         """Forget every token."""
         self.keys = self.values = self.arriving = self.hidden = None
-        self.is_initialized, self.seen = False, 0
+        self.is_initialized, self.seen, self.steady = False, 0, False
 
     def __getattr__(self, name: str) -> Any:
         """Raise an error where an attention function uses the layer as a tensor."""
@@ -399,10 +406,12 @@ class AttendingCache(Cache, CallAwareCache):
         removed."""
         self.valid: Tensor | None = None
         self.ends: list[int] = []
-        self.ahead = torch.zeros(1, 1, dtype=torch.long)
+        self.ahead: list[int] = []
         """For each row, the position of the next text token minus the number of tokens before it.
 
         Not zero where images were read."""
+        self.stepped = False
+        """Whether the last call brought one token that continues every row."""
         self.looked: tuple[str, ...] = ()
         """Names of the inputs that were read besides ids."""
         self.digest: Digest | None = Digest()
@@ -461,9 +470,15 @@ class AttendingCache(Cache, CallAwareCache):
                 "front of them: give `input_ids[:, cache.get_seq_length():]`; `generate` takes all"
             )
         mask, given, count = inputs.get("attention_mask"), inputs.get("position_ids"), new.shape[1]
-        places = self.continued_positions(mask, given, new, seen)
+        steady = self.repeats_last_step(mask, given, new, seen)
+        for layer in self.layers:
+            if isinstance(layer, AttendingLayer):
+                layer.steady = steady
+        places = self.continued_positions(mask, given, new, seen, steady)
         if places is not None:
-            valid, real, gone, ahead = None, None, [], self.ahead
+            valid, real, gone, ahead = self.valid, None, [], self.ahead
+            if valid is not None:
+                valid = torch.cat([valid[:, :seen], valid.new_ones(new.shape[:2])], 1)
             self.admit(count, None, seen)
             ends = [end + count for end in self.ends]
         else:
@@ -473,11 +488,12 @@ class AttendingCache(Cache, CallAwareCache):
             before = [end - left for end, left in zip(self.ends, gone, strict=True)] if seen else []
             every = new.new_ones(new.shape[:2], dtype=torch.bool) if real is None else real
             places, ends, ahead = self.new_positions(given, every, before)
-        checks.require_learned_positions(decoder, places)
+        after = max(map(sum, zip(ends, ahead, strict=True)))
+        checks.require_learned_positions(decoder, after)
         if seen:
-            checks.reject_changing_rotation(
-                getattr(decoder, "rotary_emb", None), max(self.ends), places
-            )
+            rotary = getattr(decoder, "rotary_emb", None)
+            checks.reject_changing_rotation(rotary, max(self.ends), after)
+        self.stepped = bool(seen) and count == 1 and ends == [end + 1 for end in self.ends]
         self.valid, self.ends, self.ahead = valid, ends, ahead
         named = inputs.get("input_ids") is not None and not any(gone)
         self.digest = self.digest.extend(new, real) if self.digest is not None and named else None
@@ -504,27 +520,50 @@ class AttendingCache(Cache, CallAwareCache):
         known = None if self.valid is None else self.valid[:, :seen]
         return self.digest.equals(Digest().extend(ids[:, :seen], known))
 
-    def continued_positions(
+    def repeats_last_step(
         self, mask: Tensor | None, given: Tensor | None, new: Tensor, seen: int
+    ) -> bool:
+        """Return whether a call brings one more token on a GPU, by its shapes, after such a call.
+
+        The mask and positions of the first of these calls were checked, and the values in layers.
+        A check of another one would wait for the GPU.
+        """
+        rows = len(new)
+        whole = mask is None or mask.shape == (rows, seen + 1)
+        counted = given is None or given.shape in ((1, 1), (rows, 1))
+        return self.stepped and new.is_cuda and new.shape[1] == 1 and whole and counted
+
+    def continued_positions(
+        self, mask: Tensor | None, given: Tensor | None, new: Tensor, seen: int, steady: bool
     ) -> Tensor | None:
         """Return the positions of new tokens, where no row has padding and positions continue.
 
         Returns None where that does not hold or is not cheap to check. Nearly every call of one
-        token takes this path, and the host then waits for two values of the device at most.
+        token takes this path, and the host then waits for two values of the device at most; for
+        none where the call is known to be `steady`, and rows may be padded there.
         """
         rows, count = new.shape[:2]
-        if not seen or self.valid is not None:
+        if not seen or (self.valid is not None and not steady):
             return None
-        if mask is not None and (mask.shape != (rows, seen + count) or not bool(mask.all())):
+        whole = steady or mask is None or (mask.shape == (rows, seen + count) and bool(mask.all()))
+        if not whole:
             return None
         if given is None:
             starts = torch.tensor(self.ends, device=new.device)[:, None]
-            return starts + torch.arange(count, device=new.device) + self.ahead
+            return self.add_lead(starts + torch.arange(count, device=new.device))
         if given.shape[1:] != (count,) or len(given) not in (1, rows):
             return None
         places = given.expand(rows, count)
+        if steady:
+            return self.add_lead(places)
         told = [[*range(end, end + count)] for end in self.ends]
-        return places + self.ahead if places.tolist() == told else None
+        return self.add_lead(places) if places.tolist() == told else None
+
+    def add_lead(self, places: Tensor) -> Tensor:
+        """Return positions of text behind images from the numbers of the tokens."""
+        if not any(self.ahead):
+            return places
+        return places + torch.tensor(self.ahead, device=places.device)[:, None]
 
     def repeats_exactly(self, count: int, inputs: dict[str, Any]) -> bool:
         """Return whether a call brings exactly the tokens seen, as `generate` passes them."""
@@ -532,10 +571,10 @@ class AttendingCache(Cache, CallAwareCache):
         if count != self.get_seq_length() or places is None:
             return False
         counted = places if places.ndim == 2 else places[0]
-        last = (counted[:, -1] + 1).expand(len(self.ends))
+        last = (counted[:, -1] + 1).expand(len(self.ends)).tolist()
         if places.ndim == 3 and len(places) != WITH_TEXT:
-            last = last - self.ahead[:, 0]
-        return last.tolist() == self.ends and (mask is None or mask.shape[1] == count)
+            last = [one - lead for one, lead in zip(last, self.ahead, strict=True)]
+        return last == self.ends and (mask is None or mask.shape[1] == count)
 
     def mask_with_new(
         self, mask: Tensor | None, new: Tensor, seen: int
@@ -557,16 +596,16 @@ class AttendingCache(Cache, CallAwareCache):
 
     def new_positions(
         self, given: Tensor | None, real: Tensor, before: list[int]
-    ) -> tuple[Tensor, list[int], Tensor]:
+    ) -> tuple[Tensor, list[int], list[int]]:
         """Return the positions of new tokens, the next position of each row, and its lead.
 
         The lead is how far positions are ahead of the number of tokens.
         """
         steps = real.long().cumsum(1) - 1
         starts = torch.tensor(before or [0] * len(real), device=real.device)
-        ahead = self.ahead if before else torch.zeros_like(starts)[:, None]
+        self.ahead = self.ahead if before else [0] * len(real)
         if given is not None and given.ndim == 3:
-            return self.positions_on_axes(given, real, starts, ahead)
+            return self.positions_on_axes(given, real, starts)
         if given is None:
             places = starts[:, None] + steps.clamp(min=0)
         else:
@@ -577,11 +616,11 @@ class AttendingCache(Cache, CallAwareCache):
             checks.require_continuing_positions(
                 places, starts[:, None] + steps, real, known or [-1] * len(real)
             )
-        return places + ahead, (starts + real.sum(1)).tolist(), ahead
+        return self.add_lead(places), (starts + real.sum(1)).tolist(), self.ahead
 
     def positions_on_axes(
-        self, given: Tensor, real: Tensor, starts: Tensor, ahead: Tensor
-    ) -> tuple[Tensor, list[int], Tensor]:
+        self, given: Tensor, real: Tensor, starts: Tensor
+    ) -> tuple[Tensor, list[int], list[int]]:
         """Return the result of `new_positions`, for positions with axes of time, row and column.
 
         Text continues after the largest position of an image. Its positions are therefore ahead
@@ -589,15 +628,15 @@ class AttendingCache(Cache, CallAwareCache):
         here each cache stores its own.
         """
         count = starts[:, None] + (real.long().cumsum(1) - 1).clamp(min=0)
-        ends = starts + real.sum(1)
+        ends, ahead = starts + real.sum(1), self.ahead
         axes = given[1:] if len(given) == WITH_TEXT else given
         axes = axes.expand(-1, *real.shape)
         flat = bool(((axes == axes[:1]) | ~real).all())
         if flat and bool((axes[0].diff() == 1)[real[:, :-1]].all()):
-            axes = (count + ahead).expand(axes.shape)
+            axes = self.add_lead(count).expand(axes.shape)
         else:
             largest = axes.masked_fill(~real, -1).amax((0, 2))
-            ahead = (largest + 1 - ends)[:, None]
+            ahead = (largest + 1 - ends).tolist()
         places = torch.cat([count[None], axes]) if len(given) == WITH_TEXT else axes
         return places, ends.tolist(), ahead
 
@@ -633,7 +672,8 @@ class AttendingCache(Cache, CallAwareCache):
     def reset(self) -> None:
         """Forget every token."""
         super().reset()
-        self.valid, self.ends, self.looked = None, [], ()
+        self.valid, self.ends, self.ahead, self.looked = None, [], [], ()
+        self.stepped = False
         self.digest, self.reader = Digest(), None
 
     def check_model(self, reader: int, carries: bool, layers: int) -> None:
@@ -702,9 +742,9 @@ class AttendingCache(Cache, CallAwareCache):
         for layer in {id(one): one for one in (*self.layers, *self.states.values())}.values():
             if isinstance(layer, LastingLayer):
                 layer.take_rows(indices)
-        self.ends = [self.ends[row] for row in indices.tolist()]
+        rows = indices.tolist()
+        self.ends, self.ahead = ([x[row] for row in rows] for x in (self.ends, self.ahead))
         self.valid = None if self.valid is None else self.valid[indices]
-        self.ahead = self.ahead[indices]
         self.digest = None if self.digest is None else self.digest.select_rows(indices)
 
     def crop(self, tokens_to_remove: int) -> None:
@@ -716,8 +756,9 @@ class AttendingCache(Cache, CallAwareCache):
         """Refuse ids that do not begin with those that were seen.
 
         Where the ids repeat each row, as for beams or several sequences of one prompt, the cache
-        repeats its rows as often.
+        repeats its rows as often. The next call's mask and positions are checked.
         """
+        self.stepped = False
         rows, count = len(self.ends), len(ids)
         if rows and count > rows and count % rows == 0:
             each = ids.view(rows, -1, ids.shape[1])

@@ -36,8 +36,9 @@ class RestoringLayer(AttendingLayer):
             new = valid[:, -query.shape[2] :]
             out = query.new_zeros(*query.shape[:-1], values.shape[-1])
             rows: list[Any] = [None] * len(new) if self.held is None else list(self.held)
-            for row, there in enumerate(new):
-                if bool(there.any()):
+            for row, some in enumerate(new):
+                there = slice(None) if self.steady else some
+                if self.steady or bool(some.any()):
                     q, k, v = (x[row : row + 1, :, there] for x in (query, keys, values))
                     self.held = rows[row]
                     out[row : row + 1, :, there] = self.answer(q, k, v, softmax)

@@ -79,7 +79,7 @@ def stop_at_detection(body: Callable[..., None]) -> Callable[..., None]:
     """Return the body of a law wrapped to end the law at a failed assertion."""
 
     @wraps(body)
-    def run(*args: Any, **kwargs: Any) -> None:
+    def law(*args: Any, **kwargs: Any) -> None:
         try:
             body(*args, **kwargs)
         except (Exception, pytest.fail.Exception) as error:
@@ -87,7 +87,7 @@ def stop_at_detection(body: Callable[..., None]) -> Callable[..., None]:
                 raise LawDetects("detected") from error
             raise
 
-    return run
+    return law
 
 
 def mutant_name(impl: Implementation) -> str:

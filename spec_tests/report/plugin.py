@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis.errors import HypothesisException
 
-from spec_tests.atomic_files import write_atomically
+from optimized._atomic_files import write_atomically
 from spec_tests.functions_called_by_tests import functions_of_test
 from spec_tests.implementation import LACKS, Implementation, under_test
 from spec_tests.limits import limited_memory

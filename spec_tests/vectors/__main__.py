@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from spec_tests.atomic_files import write_atomically
+from optimized._atomic_files import write_atomically
 from spec_tests.vectors.archive import files, packed
 
 

@@ -125,7 +125,7 @@ def archived(case: Vector) -> Vector:
     flags = flags_of(name, inputs)
     if not isinstance(expected, dict) or "sha256" not in expected:
         expected = as_typed(expected, getattr(reference, name)(**inputs))
-    tolerance = tolerance_of(expected)
+    tolerance = as_tolerance(expected, usual_bound)
     made = {key: value for key, value in case.items() if key not in ("inputs", "expected")}
     made |= {
         "origin": "authors' code" if "source" in case else "by hand",
@@ -160,23 +160,14 @@ def as_expected(value: Any) -> Any:
     return value if isinstance(value, str) else written(value, exact=False)
 
 
-def tolerance_of(value: Any) -> Any:
-    """Return the tolerance of a worked result: C11's for numbers of its size, at least 1."""
-    if isinstance(value, dict):
-        parts = {field: tolerance_of(part) for field, part in value.items()}
-        return parts if any(part is not None for part in parts.values()) else None
-    if isinstance(value, tuple):
-        parts = [tolerance_of(part) for part in value]
-        if all(part is None for part in parts):
-            return None
-        fields = getattr(value, "_fields", None)
-        return dict(zip(fields, parts, strict=True)) if fields else parts
+def usual_bound(value: Any) -> Tensor | None:
+    """Return the bound of a worked number: C11's for numbers of its size, at least 1."""
     if isinstance(value, float):
         value = torch.tensor(value, dtype=torch.float64)
     if not is_float(value):
         return None
     size = value.abs().clamp(min=1).nan_to_num(0, 0, 0).where(value.isfinite(), 0)
-    return as_tolerance(value, rounding(value.dtype, size) + narrowing(value.dtype, size))
+    return rounding(value.dtype, size) + narrowing(value.dtype, size)
 
 
 def packed(found: dict[str, bytes]) -> bytes:

@@ -10,14 +10,15 @@ import sys
 import time
 from collections.abc import Iterator
 from inspect import unwrap
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 import reference
+from optimized._atomic_files import write_atomically
 from spec_tests.accuracy import Unequal, error_bounds
-from spec_tests.atomic_files import write_atomically
 from spec_tests.index import HERE, source_equations
 from spec_tests.inputs import INPUTS, REFUSALS
 from spec_tests.json_values import NotExpressible, as_lines, read, written
@@ -80,13 +81,21 @@ def answer(name: str, inputs: dict[str, Any]) -> Vector:
 
 
 def as_tolerance(exact: Any, bounds: Any) -> Any:
-    """Return bounds as JSON, in the structure of the result; None for values that must be equal."""
-    if isinstance(exact, tuple):
-        parts = [as_tolerance(*pair) for pair in zip(exact, bounds, strict=True)]
+    """Return bounds as JSON, in the structure of the result; None for values that must be equal.
+
+    Args:
+        exact: the result; a dictionary holds some fields of a record.
+        bounds: the bounds in the same structure, or a function of a part without parts.
+    """
+    if isinstance(exact, tuple | dict):
+        names = exact if isinstance(exact, dict) else getattr(exact, "_fields", None)
+        values = exact.values() if isinstance(exact, dict) else exact
+        each = repeat(bounds, len(exact)) if callable(bounds) else bounds
+        parts = [as_tolerance(*pair) for pair in zip(values, each, strict=True)]
         if all(part is None for part in parts):
             return None
-        fields = getattr(exact, "_fields", None)
-        return dict(zip(fields, parts, strict=True)) if fields else parts
+        return dict(zip(names, parts, strict=True)) if names else parts
+    bounds = bounds(exact) if callable(bounds) else bounds
     if bounds is None or not bounds.numel() or not bounds.any():
         return None
     return rounded_up(bounds)

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 import reference
+from optimized._atomic_files import write_atomically
 from spec_tests.accuracy import error_bounds
-from spec_tests.atomic_files import write_atomically
 from spec_tests.index import source_equations
 from spec_tests.json_values import written
 from spec_tests.vectors.flags import flags_of, readings_of

@@ -8,7 +8,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import reference
-from spec_tests.accuracy import assert_as_accurate, assert_equal, assert_rounded_once
+from spec_tests.accuracy import (
+    assert_as_accurate,
+    assert_close,
+    assert_equal,
+    assert_rounded_once,
+)
 from spec_tests.graphkv.decay.strategies import strengths
 from spec_tests.graphkv.graph.strategies import lattice, up_to
 from spec_tests.graphkv.refine.strategies import graphkv_refine, lengthened
@@ -61,7 +66,8 @@ def test_a_layer_is_one_graph_over_its_heads(impl, keep, count, fraction, data):
     weights = impl.edges(rows, sources)
     reached = impl.neighbours(weights, sources, count)
     expected = impl.decay(mean, weights, reached).expand(4, 8).contiguous()
-    assert_equal(impl.graphkv_refine(scores, keys, keep, count, fraction=fraction), expected)
+    refined = impl.graphkv_refine(scores, keys, keep, count, fraction=fraction)
+    assert_close(refined, expected, magnitude(mean, weights, reached))
 
 
 @pytest.mark.spec("GraphKV-4.1")
@@ -145,19 +151,27 @@ def test_how_long_vectors_are_changes_nothing(impl, x, data):
     assert_equal(impl.graphkv_refine(**x | scaled), impl.graphkv_refine(**x))
 
 
-def recomposed(impl, x, score, aside, vectors):
-    """Return the refined scores of one graph, computed by the public functions of its parts."""
+def magnitude(score, weights, reached, rounds=1, strength=1.0):
+    """Return the largest magnitude of a term of refined scores, each of which rounds."""
+    return score.abs() * (1 + strength * weights.abs() * reached).prod(-2) ** rounds
+
+
+def assert_recomposed(impl, x, refined, score, aside, vectors):
+    """Assert that the public functions of its parts give the refined scores of one graph."""
     window, content = int(aside.sum()), int((~aside).sum())
     share = impl.source_count(x["keep"], x["fraction"], window if x["exclude_window"] else 0)
     sources = impl.source_tokens(score, min(share, content), aside)
     kind, queries, values = x["kind"], vectors["queries"], vectors["values"]
     weights = impl.edges(vectors["keys"], sources, kind, queries, values, x["clamp"])
     reached = impl.neighbours(weights, sources, x["count"], aside, x["spare_sources"])
+    graph = weights, reached, x["rounds"], x["strength"]
     if x["signal"] == "decay":
-        return impl.decay(score, weights, reached, x["rounds"], x["strength"], x["rule"])
-    if x["signal"] == "enhance":
-        return impl.enhance(score, weights, reached, x["rounds"], x["strength"])
-    return impl.banish(score, reached, x["rounds"])
+        expected = impl.decay(score, *graph, x["rule"])
+    elif x["signal"] == "enhance":
+        expected = impl.enhance(score, *graph)
+    else:
+        return assert_equal(refined, impl.banish(score, reached, x["rounds"]))
+    assert_close(refined, expected, magnitude(score, *graph))
 
 
 def graphs(impl, x):
@@ -187,7 +201,7 @@ def assert_composed(impl, x):
             whole = whole[..., 0, :]
         rows = whole.reshape(-1, whole.shape[-1])
         for row, graph in zip(rows, graphs(impl, x), strict=True):
-            assert_equal(row, recomposed(impl, x, *graph))
+            assert_recomposed(impl, x, row, *graph)
 
 
 @pytest.mark.spec("GraphKV-5", "GraphKV-4.1", "GraphKV-6.1", "GraphKV-7.1", "GraphKV-7.2")

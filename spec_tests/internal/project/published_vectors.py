@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spec_tests.atomic_files import write_atomically
+from optimized._atomic_files import write_atomically
 from spec_tests.index import HERE
 from spec_tests.report.report_data import suite_version
 

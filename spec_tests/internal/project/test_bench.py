@@ -9,27 +9,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-import optimized
 from optimized.bench import report
-from optimized.bench.bench_gather import gathered, layer
-from optimized.bench.bench_snapkv import TOKENS, layer_inputs, naive_scores, scores
-from spec_tests.accuracy import assert_optimal
 from spec_tests.index import ROOT
 
 PAGE = ROOT / "docs/performance.md"
-
-
-@pytest.mark.parametrize("tokens", TOKENS[:2])
-def test_the_usual_snapkv_ranks_as_ours_but_for_rounding(tokens):
-    x = layer_inputs(tokens)
-    assert_optimal(optimized.retain(scores(**x), keep=512), naive_scores(**x))
-
-
-def test_the_usual_gather_copies_the_same_entries_in_another_order():
-    x = layer(256, 0.5)
-    ours, order = optimized.evict(x["keys"], x["values"], x["kept"]), x["positions"].argsort(-1)
-    for one, other in zip(ours[:2], gathered(**x), strict=True):
-        assert torch.equal(one, other.take_along_dim(order[..., None], -2))
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +47,17 @@ def test_a_run_on_a_gpu_begins_with_the_agreement_of_every_kernel(dry):
 
     assert dry[2] == [(list(kernels.LAUNCHERS), "cpu"), "copy"]
     assert dry[1]["runs"][0]["agreed"] == list(kernels.LAUNCHERS)
+
+
+def test_the_page_lists_the_steps_in_the_order_of_measurement():
+    pytest.importorskip("triton")
+    from optimized.bench.gpu_benchmarks import VALUE, asked
+    from optimized.bench.operations import STEPS
+
+    steps = [step for step, _ in VALUE]
+    steps += [one.step for one in asked([*STEPS], small=False) if one.step not in steps][:1]
+    listed = PAGE.read_text().partition("come first:")[2].partition("A figure is")[0]
+    assert re.findall(r"`(\w+)`: ", listed) == [*steps, "bits"]
 
 
 def test_a_step_alone_asks_for_the_agreement_of_its_own_kernels():

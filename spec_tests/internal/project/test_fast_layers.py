@@ -14,7 +14,6 @@ from typing import Any, assert_type
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import optimized
 import reference
@@ -25,6 +24,7 @@ from spec_tests.internal.project.loop_analysis import (
     functions_with_loops,
     unvectorised_calls,
 )
+from spec_tests.operations import Operations
 
 TABLE = Path(optimized.__file__)
 FILES = sorted(
@@ -231,16 +231,6 @@ def test_importing_the_reference_imports_nothing_of_the_optimized_layers():
     assert {name.partition(".")[0] for name in names} <= allowed
 
 
-class Operations(TorchDispatchMode):
-    """Counts the operations of PyTorch."""
-
-    count = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.count += 1
-        return function(*args, **(kwargs or {}))
-
-
 ENDS = optimized.protected_mask(64)
 BODIES: dict[str, Any] = {
     "hubkv_refine": lambda s: vector.hubkv_refine(
@@ -260,5 +250,5 @@ def test_a_trusted_body_does_no_more_on_a_cpu(name):
     for context in (nullcontext(), optimized.trusted()):
         with context, Operations() as operations:
             BODIES[name](given)
-        counted.append(operations.count)
+        counted.append(len(operations.found))
     assert 0 < counted[1] <= counted[0]

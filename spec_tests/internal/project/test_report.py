@@ -13,9 +13,9 @@ import torch
 from jsonschema import Draft202012Validator
 
 import reference
+from optimized._atomic_files import write_atomically
 from spec_tests import functions_called_by_tests
 from spec_tests.accuracy import are_equal, assert_close, assert_equal
-from spec_tests.atomic_files import write_atomically
 from spec_tests.index import HERE, ROOT
 from spec_tests.report import report_data, tex
 from spec_tests.report.blame import explaining_steps, steps
@@ -504,6 +504,29 @@ def test_kinds_of_fault_are_told_apart(function, change, kind, level):
     inputs = {k: v.clone() for k, v in DISCOUNT.items()} | change
     fault = fault_of("discount", function, inputs)
     assert (fault.kind, fault.level) == (kind, level)
+
+
+def refusing(**_):
+    raise ValueError("scores must be finite")
+
+
+def clearing(scores, **_):
+    scores.zero_()
+    raise ValueError("scores must be finite")
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (refusing, "breaks a law"),  # a test that fails of its message
+        (clearing, "changes its arguments"),
+        (lambda scores, **_: scores * 3, "missing errors"),
+    ],
+)
+def test_a_nan_that_is_still_there_is_no_change_of_the_arguments(function, kind):
+    inputs = {k: v.clone() for k, v in DISCOUNT.items()}
+    inputs["scores"][0] = torch.nan
+    assert fault_of("discount", function, inputs).kind == kind
 
 
 def test_the_first_call_that_is_wrong_is_at_fault_not_the_last():

@@ -1,0 +1,137 @@
+"""While a model decodes on a GPU, the caches of the plug-in wait for no value of a tensor."""
+
+from functools import cache, partial
+
+import pytest
+import torch
+
+import optimized
+from optimized.hex_packed_layout import TILE
+from spec_tests.operations import reads_as_if_on_gpu
+
+transformers = pytest.importorskip("transformers")
+models = pytest.importorskip("optimized.models")
+
+PROMPT, NEW, PADDING, INTERVAL = 2 * TILE - 2, 9, 5, 4
+HEX = optimized.HexConfig(bits=4, density=0.0, heavy=0.0, recent=2)
+SYSTEMS = {
+    "full": {},
+    "snapkv@head": dict(ratio=0.5),
+    "snapkv@layer": dict(ratio=0.5),
+    "h2o+hubkv@head": dict(keep=60, interval=INTERVAL),
+    "knorm@head": dict(keep=60, interval=INTERVAL),
+    "kivi-4": {},
+    "gear": {},
+    "hex": {},
+    "snapkv@head>kivi-4": dict(ratio=0.5),
+    "snapkv@layer>kcvt-4": dict(ratio=0.5),
+}
+COMPRESSING = {"h2o+hubkv@head": {3, 7}, "knorm@head": {3, 7}, "hex": {2, 2 + PADDING}}
+"""The steps that evict, or fill a block."""
+
+
+@cache
+def model():
+    """Return an attached model of two layers with random weights."""
+    config = transformers.LlamaConfig(
+        vocab_size=61, hidden_size=64, intermediate_size=48, num_hidden_layers=2, head_dim=64,
+        num_attention_heads=4, num_key_value_heads=2, pad_token_id=0, bos_token_id=None,
+        eos_token_id=None,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    return models.attach(transformers.AutoModelForCausalLM.from_config(config).eval())
+
+
+def prompt(padded):
+    """Return ids and mask of two prompts; the second may be padded."""
+    ids = torch.randint(1, 61, (2, PROMPT), generator=torch.Generator().manual_seed(0))
+    mask = torch.ones_like(ids)
+    mask[1, : PADDING * padded] = 0
+    return ids, mask
+
+
+def filled(system, padded):
+    """Return the cache of the prompts."""
+    named = HEX if system == "hex" else system
+    return models.compressed(model(), named, *prompt(padded), **SYSTEMS[system])
+
+
+def generate(cache, ids, mask):
+    """Decode by `generate`, which passes no mask where nothing is padding."""
+    how = dict(do_sample=False, max_new_tokens=NEW, min_new_tokens=NEW)
+    model().generate(ids, attention_mask=mask, past_key_values=cache, **how)
+
+
+def one_by_one(cache, ids, mask, count=NEW, given=None):
+    """Decode by calls of the model, with masks, and with positions unless others are `given`."""
+    new = ids[:, :1]
+    seen = mask.new_ones(2, cache.get_seq_length() + 1)
+    seen[:, : mask.shape[1]] = mask[:, : seen.shape[1]]
+    mask = seen
+    for _ in range(count):
+        places = (mask.cumsum(1) - 1)[:, -1:] if given is None else given
+        step = dict(input_ids=new, attention_mask=mask, position_ids=places)
+        with torch.no_grad():
+            new = model()(**step, past_key_values=cache).logits[:, -1:].argmax(-1)
+        mask = torch.cat([mask, torch.ones_like(new)], 1)
+
+
+def places_of_reads(run):
+    """Return, for each step of a run, the lines of this package that wait for values."""
+    with reads_as_if_on_gpu() as reads:
+        steps = []
+        before = model().register_forward_pre_hook(lambda *_: steps.append(len(reads.found)))
+        try:
+            run()
+        finally:
+            before.remove()
+    spans = zip(steps, [*steps[1:], None], strict=True)
+    return [
+        [f"{name} {line}" for name, line in reads.found[start:stop] if ours(line)]
+        for start, stop in spans
+    ]
+
+
+def ours(line):
+    """Return whether a line is one of the specification or of its optimized form."""
+    return line.startswith((*optimized.__path__, *optimized.reference.__path__))
+
+
+@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
+@pytest.mark.parametrize("decode", [generate, one_by_one])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_no_step_after_the_first_waits_for_a_value(system, decode, padded):
+    """Steps that evict or compress what was decoded may wait."""
+    first, *later = places_of_reads(partial(decode, filled(system, padded), *prompt(padded)))
+    assert first
+    assert len(later) == NEW - 1
+    waits = {step: lines for step, lines in enumerate(later, 1) if lines}
+    assert waits.keys() <= COMPRESSING.get(system, {*()}), waits
+
+
+@pytest.mark.parametrize("system", ["snapkv@head", "hex"])
+def test_what_contradicts_a_cache_is_refused_at_the_first_step(system):
+    """Of `generate`, too; at later steps a mask is refused by its shape alone."""
+    ids, mask = prompt(padded=False)
+    hidden = mask.clone()
+    hidden[0, 3] = 0
+    cache = filled(system, padded=False)
+    before = cache.get_seq_length()
+    step = partial(one_by_one, cache, ids, count=1)
+    with reads_as_if_on_gpu():
+        with pytest.raises(ValueError, match="attention_mask must"):
+            step(mask=hidden)
+        with pytest.raises(ValueError, match="position_ids must"):
+            step(mask=mask, given=torch.tensor([[7]]))
+        for _ in range(2):
+            step(mask=mask)
+        with pytest.raises(ValueError, match="attention_mask must"):
+            model()(ids[:, :1], attention_mask=mask[:, 1:], past_key_values=cache)
+        step(mask=mask)
+        seen, held = ids[:, :before], cache.get_seq_length() - before
+        every = torch.cat([seen, ids[:, :1].expand(2, held + 1)], 1)
+        shown = torch.cat([hidden[:, :before], torch.ones_like(every[:, before:])], 1)
+        with pytest.raises(ValueError, match="attention_mask must"):
+            generate(cache, every, shown)
+    with pytest.raises(ValueError, match="attention_mask must"):  # on a CPU, at every step
+        step(mask=hidden)
