@@ -210,6 +210,7 @@ def static_of(cache: kv.HexCache) -> Tensor:
 
 
 STATIC: dict[int, Tensor] = {}
+"""The static masks of a user, by their tokens."""
 
 
 def asking(tokens: int, dtype: torch.dtype) -> Inputs:
@@ -221,3 +222,43 @@ def asking(tokens: int, dtype: torch.dtype) -> Inputs:
 def hex_attention(queries: Tensor, cache: kv.HexCache) -> Tensor:
     """Restore the cache and attend."""
     return F.scaled_dot_product_attention(queries, *hex_read(cache), enable_gqa=True)
+
+
+def prompt(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return a prompt of whole blocks."""
+    queries = normal(0, 1, QUERY_HEADS, tokens, WIDTH).to(dtype)
+    config = kv.hex_preset("HEX-4")._replace(block=64)
+    return dict(queries=queries) | layer(tokens, dtype) | dict(config=config)
+
+
+@row(prompt, LAYER + ", 32 query heads", most=4096, compared=lambda cache: cache.blocks[0].dynamic)
+def hex_prefill(queries: Tensor, keys: Tensor, values: Tensor, config: kv.HexConfig) -> Tensor:
+    """Mark by the mass of the prompt and compress; the static mask is at hand."""
+    mass, tokens = attention_mass(queries, keys), keys.shape[-2]
+    static = STATIC.get(tokens)
+    if static is None:
+        static = STATIC[tokens] = kv.expander_mask(tokens, KV_HEADS * WIDTH, config.density)
+    dynamic = marked(mass, mass.topk(int(config.heavy * tokens), sorted=False).indices)
+    dynamic[..., tokens - config.recent :] = True
+    return hex_compress(keys, values, static, dynamic, BITS)[-1]
+
+
+def next_token(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return HEX's cache, and a new token."""
+    new = (normal(seed, 1, KV_HEADS, 1, WIDTH).to(dtype) for seed in (4, 5))
+    return asking(tokens, dtype) | dict(zip(("keys", "values"), new, strict=True))
+
+
+@row(next_token, LAYER + ", 32 query heads, a step", compared=lambda found: found.output)
+def hex_decode(queries: Tensor, cache: kv.HexCache, keys: Tensor, values: Tensor) -> Tensor:
+    """Restore the cache, add the token and attend; sum no mass, and compress no full buffer."""
+    held = zip(hex_read(cache), (keys, values), strict=True)
+    whole = (torch.cat(pair, -2) for pair in held)
+    return F.scaled_dot_product_attention(queries, *whole, enable_gqa=True)
+
+
+@row(next_token, LAYER + ", 32 query heads, a step", compared=lambda cache: cache.residual_mass)
+def hex_append(queries: Tensor, cache: kv.HexCache, keys: Tensor, values: Tensor) -> Tensor:
+    """Restore the keys, and sum the weights of the new token; compress no full buffer."""
+    del values
+    return attention_mass(queries, torch.cat([hex_read(cache)[0], keys], -2))[..., -1:]
