@@ -29,7 +29,7 @@ _REASONS = {
     "It lists a group of matrices over a finite field, once and in advance.": "lps_mask lps_graph",
     "It is a chain of functions that have rows, over a cache or a training set.": """
         train_fastkvzip sensitivity hex_recompress
-        decoding_start decoding_append decoding_read kivi_prefill kivi_append kivi_read
+        decoding_start decoding_append decoding_read kivi_append
         gear_compress gear_reconstruct gear_prefill gear_append gear_read""",
 }
 WITHOUT: dict[str, str] = {

@@ -1,10 +1,12 @@
-"""Plain ways to the parts of KIVI and GEAR."""
+"""Plain ways to KIVI, and to the parts of GEAR."""
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from optimized.bench.straightforward.rows import KV_HEADS, WIDTH, row
+import optimized as kv
+from optimized.bench.straightforward.hex import dequantise, pack_bits, quantise, unpack_bits
+from optimized.bench.straightforward.rows import KV_HEADS, WIDTH, layer, row
 from optimized.bench.straightforward.selection import marked
 from optimized.bench.timing_harness import Inputs, normal
 
@@ -36,3 +38,44 @@ def low_rank(x: Tensor, rank: int) -> Tensor:
         columns = wide.mT @ (wide @ columns)
     left = torch.linalg.qr(wide @ torch.linalg.qr(columns).Q).Q
     return left @ (wide.mT @ left).mT
+
+
+LAYER = "8 key heads of 128, {} tokens, 4 bits"
+
+
+def grouped(x: Tensor) -> list[Tensor]:
+    """Quantise the last axis in groups of 32, and pack."""
+    codes, *scales = quantise(x.unflatten(-1, (-1, 32)), 4)
+    return [pack_bits(codes.flatten(-2), 4), *scales]
+
+
+@row(
+    lambda tokens, dtype: layer(tokens, dtype) | dict(bits=4),
+    LAYER,
+    compared=lambda cache: cache[4:10],
+)
+def kivi_prefill(keys: Tensor, values: Tensor, bits: int) -> list[Tensor]:
+    """Quantise blocks of 32 keys by channel, and values but the last 32 by token."""
+    assert bits == 4
+    return grouped(keys.unflatten(2, (-1, 32)).mT.contiguous()) + grouped(values[:, :, :-32])
+
+
+def stored(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return KIVI's cache of a layer."""
+    return dict(cache=kv.kivi_prefill(**layer(tokens, dtype), bits=4))
+
+
+def ungrouped(words: Tensor, steps: Tensor, minima: Tensor, length: int) -> Tensor:
+    """Return what `grouped` was given."""
+    codes = unpack_bits(words, 4, length).unflatten(-1, (-1, 32))
+    return dequantise(codes, steps, minima).flatten(-2)
+
+
+@row(stored, LAYER)
+def kivi_read(cache: kv.KiviCache) -> tuple[Tensor, Tensor]:
+    """Restore both, and append what is exact."""
+    keys = ungrouped(cache.key_words, cache.key_steps, cache.key_minima, 32).mT.flatten(2, 3)
+    values = ungrouped(cache.value_words, cache.value_steps, cache.value_minima, WIDTH)
+    both = (keys, cache.residual_keys), (values, cache.residual_values)
+    old, new = (torch.cat([x.to(exact.dtype), exact], -2) for x, exact in both)
+    return old, new
