@@ -115,6 +115,7 @@ def attend_kernel(
         values += head * tokens * WIDTH
         if valid is not None:
             valid += head // kv_heads * tokens
+        # one token, as in a decoding step, fills no pipeline
         for start in tl.range(0, tokens, BLOCK, num_stages=1):
             high, total, mean = attend_tile(
                 high, total, mean, query, at, keys, values, valid, start, tokens, scale,
@@ -190,11 +191,14 @@ def ragged_attention(
     lines = math.prod(batch) * kv_heads
     rows, entries = heads // kv_heads * count, len(cache.keys)
     queries, keys, values = queries.contiguous(), keys.contiguous(), values.contiguous()
-    size = min(ROWS, max(16, triton.next_power_of_2(rows)))
+    # products of float32 hold their rows in registers
+    wide = max(queries.itemsize, keys.itemsize, cache.keys.itemsize) > 2
+    block = max(1, BLOCK // 2) if wide else BLOCK
+    size = min(16 if wide else ROWS, max(16, triton.next_power_of_2(rows)))
     blocks = triton.cdiv(rows, size)
     # all programs run at once: no more shares than fit beside the new tokens, but one for each head
     fit = resident_programs(queries.device, FIT if size <= 16 else 2) // blocks - 2 * lines
-    share = max(1, triton.cdiv(triton.cdiv(entries, max(fit, lines)), BLOCK)) * BLOCK
+    share = max(1, triton.cdiv(triton.cdiv(entries, max(fit, lines)), block)) * block
     splits = entries // share + lines
     offsets = cache.offsets.contiguous()
     exact = dict(dtype=torch.float32)
@@ -206,8 +210,9 @@ def ragged_attention(
         keys, values, None if valid is None else valid.contiguous(), means, sums,
         rows, count, tokens, kv_heads, lines, blocks, splits, share,
         1 / math.sqrt(width) if scale is None else scale,
-        CAUSAL=causal, ROWS=size, BLOCK=BLOCK, **shape,
+        CAUSAL=causal, ROWS=size, BLOCK=block, **shape,
         NATIVE=multiplies_stored_dtype(attend_kernel, queries, keys, cache.keys),
+        num_warps=8 if wide else 4,
     )  # fmt: skip
     out = torch.empty_like(queries)
     join_kernel[(lines * rows,)](

@@ -1,5 +1,6 @@
 """Plain ways to HEX: the marks, the codes, and attention over what is stored."""
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -202,15 +203,14 @@ def hex_read(cache: kv.HexCache) -> tuple[Tensor, Tensor]:
 
 
 def static_of(cache: kv.HexCache) -> Tensor:
-    """Return the static mask of the only block, which a user keeps."""
-    tokens = cache.blocks[0].dynamic.shape[-1]
-    if tokens not in STATIC:
-        STATIC[tokens] = kv.expander_mask(tokens, KV_HEADS * WIDTH, cache.config.density)
-    return STATIC[tokens]
+    """Return the static mask of the only block."""
+    return static_mask(cache.blocks[0].dynamic.shape[-1], cache.config.density)
 
 
-STATIC: dict[int, Tensor] = {}
-"""The static masks of a user, by their tokens."""
+@cache
+def static_mask(tokens: int, density: float) -> Tensor:
+    """Return a static mask, which a user keeps."""
+    return kv.expander_mask(tokens, KV_HEADS * WIDTH, density)
 
 
 def asking(tokens: int, dtype: torch.dtype) -> Inputs:
@@ -227,17 +227,15 @@ def hex_attention(queries: Tensor, cache: kv.HexCache) -> Tensor:
 def prompt(tokens: int, dtype: torch.dtype) -> Inputs:
     """Return a prompt of whole blocks."""
     queries = normal(0, 1, QUERY_HEADS, tokens, WIDTH).to(dtype)
-    config = kv.hex_preset("HEX-4")._replace(block=64)
+    config = kv.hex_preset("HEX-4")._replace(block=32, density=0.0625)
     return dict(queries=queries) | layer(tokens, dtype) | dict(config=config)
 
 
 @row(prompt, LAYER + ", 32 query heads", most=4096, compared=lambda cache: cache.blocks[0].dynamic)
 def hex_prefill(queries: Tensor, keys: Tensor, values: Tensor, config: kv.HexConfig) -> Tensor:
-    """Mark by the mass of the prompt and compress; the static mask is at hand."""
+    """Mark by the mass of the prompt and compress."""
     mass, tokens = attention_mass(queries, keys), keys.shape[-2]
-    static = STATIC.get(tokens)
-    if static is None:
-        static = STATIC[tokens] = kv.expander_mask(tokens, KV_HEADS * WIDTH, config.density)
+    static = static_mask(tokens, config.density)
     dynamic = marked(mass, mass.topk(int(config.heavy * tokens), sorted=False).indices)
     dynamic[..., tokens - config.recent :] = True
     return hex_compress(keys, values, static, dynamic, BITS)[-1]
