@@ -1,17 +1,19 @@
-"""The scorers of kvpress on the same queries, keys and values: `python -m optimized.bench library`.
+"""Other libraries on the same queries, keys and values: `python -m optimized.bench library`.
 
-It runs in an environment with kvpress. The presses get their queries ready, without the projection
-of hidden states and the rotary embedding, so that both sides score alone.
+It measures against those that are installed; kvpress and transformers' quantised caches want
+environments of their own. The presses of kvpress get their queries ready, without the projection of
+hidden states and the rotary embedding, so that both sides score alone. A quantised cache of four
+bits takes a step of a layer: a token is added, and its query attends.
 """
 
 from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 import optimized
 from optimized.bench.ratios import DTYPES, SIZES, Table, measured
@@ -80,15 +82,62 @@ PRESSES = dict(
 """The call of a press on the inputs of a function."""
 
 
+def ours_step(given: dict[str, Any]) -> Call:
+    """Return a call of a step of the plug-in's HEX layer, which has read a prompt."""
+    from optimized.models.attention import Softmax
+    from optimized.models.hex import HexLayer
+
+    layer, softmax = HexLayer(given["cache"].config, optimized), Softmax(WIDTH**-0.5)
+    layer.update(given["keys"], given["values"])  # which notes types and devices
+    layer.take_arriving()
+    layer.held = given["cache"]
+
+    def step() -> torch.Tensor:
+        layer.update(given["keys"], given["values"])
+        return layer.attend(given["queries"], None, softmax)
+
+    return step
+
+
+def their_step(kind: str, given: dict[str, Any]) -> Call:
+    """Return a call of a step of a quantised layer of transformers, which has read a prompt."""
+    layer = getattr(import_module("transformers.cache_utils"), kind)(nbits=4)
+    layer.update(*optimized.hex_read(given["cache"]))
+
+    def step() -> torch.Tensor:
+        both = layer.update(given["keys"], given["values"])
+        return F.scaled_dot_product_attention(given["queries"], *both, enable_gqa=True)
+
+    return step
+
+
+CACHES = {"optimum-quanto": "QuantoQuantizedLayer", "hqq": "HQQQuantizedLayer"}
+"""The quantised layer of transformers that a package is the backend of."""
+
+NAMES = [*PRESSES, "hex_decode"]
+"""The functions that a library has, too."""
+
+
 def library(table: Table, names: list[str]) -> None:
-    """Measure functions against their presses."""
-    if find_spec("kvpress") is None:
-        raise SystemExit("kvpress is not installed: pip install -c constraints.txt kvpress")
-    against = f"kvpress {installed('kvpress')}"
-    for tokens, name, dtype in product(SIZES, names, DTYPES):
+    """Measure functions against the libraries that are installed."""
+    missing = "not installed"
+    presses, caches = installed("kvpress"), [x for x in CACHES if installed(x) != missing]
+    if presses == missing and not caches:
+        raise SystemExit(
+            "no library is installed: pip install -c constraints.txt kvpress, or in another "
+            "environment pip install -c constraints.txt transformers optimum-quanto hqq"
+        )
+    rivals = [(name, f"kvpress {presses}") for name in PRESSES if presses != missing]
+    rivals += [("hex_decode", f"{name} {installed(name)}, 4 bits") for name in caches]
+    for tokens, (name, against), dtype in product(SIZES, rivals, DTYPES):
         line = dict(function=name, against=against, tokens=str(tokens), dtype=str(dtype)[6:])
         line |= dict(shape=ROWS[name].shape.format(tokens))
-        if table.known(line) is None:
+        if name in names and table.known(line) is None:
             given = ROWS[name].inputs(tokens, dtype)
-            ours = partial(getattr(optimized, name), **given)
-            table.add(line | measured(ours, PRESSES[name](given)))
+            if name in PRESSES:
+                ours = partial(getattr(optimized, name), **given)
+                theirs = PRESSES[name](given)
+            else:
+                ours = ours_step(given)
+                theirs = their_step(CACHES[against.split()[0]], given)
+            table.add(line | measured(ours, theirs))

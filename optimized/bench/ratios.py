@@ -245,7 +245,7 @@ def main(words: list[str]) -> None:
     torch.set_num_threads(1)
     table = Table(given.file, given.anew)
     if given.what == "library":
-        from optimized.bench.library import PRESSES as known
+        from optimized.bench.library import NAMES as known
         from optimized.bench.library import library as measure
     else:
         from optimized.bench.straightforward import ROWS as known
