@@ -72,16 +72,13 @@ class PackedSpans(NamedTuple):
     begins: Tensor  # int64 [tiles, rows, heads]: the first kept entry
     lengths: tuple[int, ...]  # tokens of each span
     entries: tuple[int, ...]  # kept entries of each span
+    counts: tuple[int, ...]  # spans, tiles and kept entries
+    kinds: tuple[int, ...]  # the lengths that occur, in the order of first occurrence
     memory: "Memory | None" = None  # the allocation that these tensors are views of
-
-    @property
-    def counts(self) -> tuple[int, int, int]:
-        """Spans, tiles and kept entries."""
-        return len(self.lengths), sum(map(tiles_of, self.lengths)), sum(self.entries)
 
     def followed(self, block: HexBlock, config: HexConfig) -> "PackedSpans":
         """Return these spans, then a block."""
-        new = laid_out([block], config, self.lengths, sum(self.entries))
+        new = laid_out([block], config, self.lengths, self.counts[2])
         both = tuple(map(sum, zip(self.counts, new.counts, strict=True)))
         memory = self.memory
         if memory is None or not memory.fits(self.counts, both):
@@ -91,6 +88,8 @@ class PackedSpans(NamedTuple):
             reach=torch.maximum(self.reach, new.reach),
             lengths=self.lengths + new.lengths,
             entries=self.entries + new.entries,
+            counts=both,
+            kinds=tuple(dict.fromkeys(self.kinds + new.kinds)),
         )
 
 
@@ -105,10 +104,11 @@ class Memory:
         self.written = [0, 0, 0]
         ahead = 2 + len(spans.lengths) // AHEAD
         empty = {}
-        for names, count, new in zip(COUNTED, spans.counts, more, strict=True):
-            parts = {name: getattr(spans, name) for name in names}
-            size = count + ahead * new
-            empty |= {name: x.new_empty(size, *x.shape[1:]) for name, x in parts.items()}
+        with torch.inference_mode(False):  # whose tensors only that mode may write
+            for names, count, new in zip(COUNTED, spans.counts, more, strict=True):
+                parts = {name: getattr(spans, name) for name in names}
+                size = count + ahead * new
+                empty |= {name: x.new_empty(size, *x.shape[1:]) for name, x in parts.items()}
         self.whole = spans._replace(memory=None, **empty)
         self.write(spans)
 
@@ -140,13 +140,15 @@ class Room(NamedTuple):
     """Memory of a fixed size for a residual buffer, which decoding writes in place.
 
     The tensors of a cache's residual buffer are views of it. A step changes the mass of the cache
-    that it is given, and writes behind its last token: only the newest cache may go on.
+    that it is given, and writes behind its last token: only the newest cache may go on, and a copy
+    has to leave the room first: `PackedCache.settled`.
     """
 
     keys: Tensor  # [rows, heads, room, width]
     values: Tensor
     mass: Tensor  # float32 [rows, remembered + room]; the first ones are those of compressed tokens
     filled: Tensor  # int64 [1]: tokens in the residual buffer, where kernels read it
+    newest: list[int]  # the same, on the host
 
     @classmethod
     def of(cls, rest: HexCache) -> "Room":
@@ -154,12 +156,14 @@ class Room(NamedTuple):
         keys, mass = rest.residual_keys, rest.residual_mass
         rows, (heads, _, width) = mass.shape[:-1].numel(), keys.shape[-3:]
         size = rest.config.block + carried_tokens(rest.config)
-        return cls(
-            keys.new_empty(rows, heads, size, width),
-            keys.new_empty(rows, heads, size, width),
-            mass.new_empty(rows, rest.mass.shape[-1] + size),
-            torch.empty(1, dtype=torch.int64, device=keys.device),
-        )
+        with torch.inference_mode(False):  # whose tensors only that mode may write
+            return cls(
+                keys.new_empty(rows, heads, size, width),
+                keys.new_empty(rows, heads, size, width),
+                mass.new_empty(rows, rest.mass.shape[-1] + size),
+                torch.empty(1, dtype=torch.int64, device=keys.device),
+                [0],
+            )
 
     def fits(self, rest: HexCache) -> bool:
         """Whether the room also has the right size for the mass of compressed tokens."""
@@ -172,6 +176,7 @@ class Room(NamedTuple):
         for name in ("residual_keys", "residual_values", "residual_mass", "mass"):
             getattr(now, name).copy_(getattr(rest, name))
         self.filled.fill_(rest.residual_keys.shape[-2])
+        self.newest[0] = rest.residual_keys.shape[-2]
 
     def rest(self, rest: HexCache, held: int) -> HexCache:
         """Return a cache whose residual buffer is the first tokens of this room."""
@@ -212,7 +217,28 @@ class PackedCache(NamedTuple):
     def grown(self) -> "PackedCache":
         """Return the cache after a token was written into its room."""
         assert self.room is not None
+        self.room.newest[0] = self.held + 1
         return self._replace(rest=self.room.rest(self.rest, self.held + 1))
+
+    def require_newest(self) -> None:
+        """Refuse a cache whose room has gone on without it.
+
+        Raises:
+            ValueError: the cache is not the newest.
+        """
+        if self.room is not None and self.room.newest != [self.held]:
+            raise ValueError(
+                f"cache must be the newest, with {self.room.newest[0]} tokens in its residual "
+                f"buffer, got one with {self.held}: a step writes in place; `settled` copies before"
+            )
+
+    def settled(self) -> "PackedCache":
+        """Return the cache with a residual buffer of its own, which no step of another changes."""
+        if self.room is None:
+            return self
+        names = "residual_keys", "residual_values", "residual_mass", "mass"
+        own = {name: getattr(self.rest, name).clone() for name in names}
+        return PackedCache(self.spans, self.rest._replace(**own))
 
     @property
     def held(self) -> int:
@@ -236,10 +262,8 @@ class PackedCache(NamedTuple):
 
     def cache(self) -> HexCache:
         """Return the cache as the specification stores it, bit for bit."""
-        rest = self.rest
-        if self.room is not None:
-            names = "residual_keys", "residual_values", "residual_mass", "mass"
-            rest = rest._replace(**{name: getattr(rest, name).clone() for name in names})
+        self.require_newest()
+        rest = self.settled().rest
         return rest._replace(blocks=tuple(blocks(self.spans, rest.residual_mass.shape[:-1])))
 
 
@@ -304,6 +328,14 @@ def lifted(words: Tensor, bits: int, width: int, kind: str, tokens: int) -> Tens
     return codes.flatten(-3, -2)[..., :tokens, :]
 
 
+@lru_cache(maxsize=32)
+def kept_counts(
+    static: HexConfig, length: int, heads: int, width: int, device: torch.device
+) -> Tensor:
+    """Return how many entries a static mask keeps of each token and head, `[heads, tokens]`."""
+    return kept_by(static, length, heads, width, torch.device("cpu")).counts.to(device)
+
+
 def tile_entry_starts(dynamic: Tensor, counts: Tensor, width: int) -> Tensor:
     """Return the index of the first kept entry of each tile.
 
@@ -312,7 +344,7 @@ def tile_entry_starts(dynamic: Tensor, counts: Tensor, width: int) -> Tensor:
         counts: the entries that the static mask keeps of each token and head, `[heads, tokens]`.
         width: the channels of a head.
     """
-    sizes = torch.where(dynamic[:, None], width, counts.to(dynamic.device))
+    sizes = torch.where(dynamic[:, None], width, counts)
     sizes = F.pad(sizes, (0, -sizes.shape[-1] % TILE)).unflatten(-1, (-1, TILE)).sum(-1)
     return (sizes.flatten().cumsum(0) - sizes.flatten()).view(sizes.shape)
 
@@ -335,7 +367,9 @@ def laid_out(
     parts: dict[str, Any] = {name: torch.cat([one[name] for one in every]) for name in every[0]}
     reach = parts["value_steps"].float().amax((0, -1))
     lengths = lengths[len(before) :]
-    return PackedSpans(bits=some[0].bits, reach=reach, lengths=lengths, entries=kept, **parts)
+    parts |= dict(bits=some[0].bits, reach=reach, lengths=lengths, entries=kept)
+    counts = len(lengths), sum(map(tiles_of, lengths)), sum(kept)
+    return PackedSpans(counts=counts, kinds=tuple(dict.fromkeys(lengths)), **parts)
 
 
 def one_laid_out(
@@ -357,7 +391,7 @@ def one_laid_out(
         codes = unpack_bits(flat(packed), block.bits, length).mT
         return laid(codes, block.bits, kind).movedim(-2, 0)
 
-    counts = kept_by(mask_settings(config), length, heads, width, torch.device("cpu")).counts
+    counts = kept_counts(mask_settings(config), length, heads, width, block.dynamic.device)
     starts = tile_entry_starts(flat(block.dynamic), counts, width)
     return dict(
         key_words=words(block.key_words, "keys"),

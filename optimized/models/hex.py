@@ -66,6 +66,10 @@ class HexLayer(RestoringLayer):
         with gpu_context((query,)):
             return decode_packed(self.held, query, keys, values)
 
+    def settle(self) -> None:
+        """Leave memory that steps write in place, so that a copy shares none."""
+        self.held = settled(self.held)
+
     def room(self, new: int) -> int:
         """Return how many tokens fit before a block is full."""
         del new
@@ -85,6 +89,13 @@ def stored(held: Any) -> Any:
     if type(held) is tuple:
         return tuple(map(stored, held))
     return held.cache() if hasattr(held, "cache") else held
+
+
+def settled(held: Any) -> Any:
+    """Return a cache, or each cache of a tuple, that no step changes in place."""
+    if type(held) is tuple:
+        return tuple(map(settled, held))
+    return held.settled() if hasattr(held, "settled") else held
 
 
 class HexTransformersCache(AttendingCache):

@@ -35,14 +35,18 @@ class Named(str):
 
 
 class LastingLayer:
-    """A cache layer that never changes its tensors in place."""
+    """A cache layer that changes no tensor in place that a copy shares."""
+
+    def settle(self) -> None:
+        """Leave memory that is written in place, before a copy shares the tensors."""
 
     def take_rows(self, rows: Tensor) -> None:
         """Replace the batch rows by those with the given indices."""
         raise NotImplementedError
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "LastingLayer":
-        """Return an independent copy; it shares tensors, which are never changed in place."""
+        """Return an independent copy; it shares tensors, which are not changed in place."""
+        self.settle()
         copy = object.__new__(type(self))
         vars(copy).update(vars(self))
         memo[id(self)] = copy
@@ -781,16 +785,19 @@ class AttendingCache(Cache, CallAwareCache):
                 )
 
     def __copy__(self) -> Self:
-        """Return an independent copy; it shares tensors, which are never changed in place."""
+        """Return an independent copy; it shares tensors, which are not changed in place."""
         return deepcopy(self)
 
     @contextmanager
     def undone(self) -> Iterator[Self]:
         """Restore the cache, when the context ends, to its state at the start.
 
-        Use it to ask several questions about one compressed prompt. Tensors are never changed in
-        place, so nothing is copied.
+        Use it to ask several questions about one compressed prompt. Nothing is copied but the
+        residual buffer of a HEX cache on a GPU.
         """
+        for layer in self.layers:
+            if isinstance(layer, LastingLayer):
+                layer.settle()
         holders = [self, *self.layers, *self.states.values()]
         before = [vars(holder).copy() for holder in holders]
         try:

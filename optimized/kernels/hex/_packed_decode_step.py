@@ -5,7 +5,7 @@ from torch import Tensor
 from optimized import vector
 from optimized._dispatch import learning
 from optimized.hex_packed_layout import TILE, PackedCache
-from optimized.kernels.hex.attention import decode, taken
+from optimized.kernels.hex.attention import decode, static_tables, taken
 from optimized.kernels.hex.cache import compress_if_full, compress_oldest_block
 from optimized.vector.hex.decode_step import compress_full_buffer
 from reference._validation import checks
@@ -25,15 +25,21 @@ def decode_packed(
     if isinstance(cache, HexCache):
         fine = fine and cache.config.block % TILE == 0 and taken(queries, cache, None)
     if isinstance(cache, HexCache) and fine:
-        cache = PackedCache.of(cache).in_room()
+        cache = PackedCache.of(cache)
     if isinstance(cache, HexCache) or not fine:
         whole = cache.cache() if isinstance(cache, PackedCache) else cache
         return vector.hex_decode(whole, queries, keys, values)
     if cache.room is None:
-        cache = cache.in_room()
+        cache = ready(cache)
     output, cache = decode(queries, keys, values, cache), cache.grown()
     checks.refuse_overflow("queries", cache.rest.residual_mass)
     after = compress_full_buffer(cache, compress_oldest_block, compress_if_full)
     if after is not cache:
-        after = after._replace(room=cache.room).in_room()
+        after = ready(after._replace(room=cache.room))
     return HexDecoded(output, after)
+
+
+def ready(cache: PackedCache) -> PackedCache:
+    """Return a cache of which a graph may capture a step: its tables are on the device."""
+    static_tables(cache.spans, cache.rest.config)
+    return cache.in_room()

@@ -38,7 +38,7 @@ class Tables(NamedTuple):
     places: Tensor  # int16 [entries], channel by channel: token of the tile + ROOM rank in token
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def tables(
     static: HexConfig, lengths: tuple[int, ...], heads: int, width: int, device: torch.device
 ) -> Tables:

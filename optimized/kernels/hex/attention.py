@@ -28,7 +28,7 @@ from optimized.kernels.hex._decode_kernels import (
     residual_kernel,
     sparse_kernel,
 )
-from optimized.kernels.hex._sparse_entries import ROOM, tables
+from optimized.kernels.hex._sparse_entries import ROOM, Tables, tables
 from optimized.vector.hex.stacked_cache import cached_on_tensor, mask_settings
 from reference.hex.attention import HexAttention
 from reference.hex.cache import HexCache
@@ -83,6 +83,7 @@ def attend_packed(
 ) -> HexAttention:
     """Return the attention of one query a head to a cache in the kernels' layout."""
     rest, room = cache.rest, cache.room
+    cache.require_newest()
     if room is not None:
         residual = Residual(room.keys, room.values, room.filled)
     else:
@@ -108,6 +109,7 @@ def decode(queries: Tensor, keys: Tensor, values: Tensor, cache: PackedCache) ->
     """
     room = cache.room
     assert room is not None
+    cache.require_newest()
     residual = Residual(room.keys, room.values, room.filled)
     remembered = cache.spans.counts[1] if cache.rest.mass.shape[-1] else 0
     wanted = Mass(room.mass, remembered, True)
@@ -165,9 +167,11 @@ def launch(
     grid, tiles, room = rows * heads * parts, spans.counts[1], residual.residual_keys.shape[-2]
     most = RESIDENT * multiprocessors(queries.device)
     share = triton.cdiv(tiles, max(1, most // max(1, grid)))
-    several, extra = triton.cdiv(tiles, share), min(triton.cdiv(room, 32), most)
+    several = triton.cdiv(tiles, share)
+    extra = min(triton.cdiv(room, 32), max(4, most // max(1, grid)))
     splits = several + extra
-    queries, output = queries.contiguous(), torch.empty_like(queries)
+    queries = queries.contiguous()
+    output = torch.empty_like(queries)
     found = queries.new_empty(grid, splits, width, held, dtype=torch.float32)
     norms = found.new_empty(grid, splits, 2, held)
     whole = found.new_empty(grid, 2, held)
@@ -188,7 +192,7 @@ def launch(
     if extra:
         residual_kernel[(grid, extra)](
             queries, scale, residual, new, logits, found, norms, size, room, splits, several,
-            pieces * TILE, stored, WIDTH=width, **shape, num_warps=1,
+            pieces * TILE, stored, WIDTH=width, **shape, num_warps=1, num_stages=1,
         )  # fmt: skip
     merge_kernel[(grid, width // 32)](
         found, norms, output, whole, residual.filled if new else None, size, splits,
@@ -204,12 +208,21 @@ def launch(
 
 def entries_of(spans: PackedSpans, config: HexConfig, programs: int, held: int) -> Entries | None:
     """Return the kept entries, with scratch memory for programs of `held` columns."""
-    if not spans.kept_keys.numel():
+    table = static_tables(spans, config)
+    if table is None:
         return None
-    width, lengths = spans.key_steps.shape[-1], (*dict.fromkeys(spans.lengths),)
-    asked = mask_settings(config), lengths, *spans.key_steps.shape[-2:], spans.dynamic.device
-    table = cached_on_tensor(spans.key_steps, tables, *asked)
-    room = programs, ROOM + (2 * TILE + 1 + width) * held
+    room = programs, ROOM + (2 * TILE + 1 + spans.key_steps.shape[-1]) * held
     scratch = spans.kept_keys.new_empty(room, dtype=torch.float32)
     stored = spans.kept_keys, spans.kept_values, spans.begins, spans.dynamic
     return Entries(*stored, *table, scratch)
+
+
+def static_tables(spans: PackedSpans, config: HexConfig) -> Tables | None:
+    """Return the tables of the static masks, or None if no entry is ever kept.
+
+    They are copied to the device at the first call for a set of lengths, which waits.
+    """
+    if not (config.density or config.heavy or config.recent or spans.counts[2]):
+        return None
+    asked = mask_settings(config), spans.kinds, *spans.key_steps.shape[-2:], spans.dynamic.device
+    return cached_on_tensor(spans.key_steps, tables, *asked)

@@ -277,8 +277,9 @@ def hex_compress(
         may_read_values(x) and not bool(x.isfinite().all()) for x in codes if x.is_floating_point()
     ):
         return vector.hex_compress(*span)  # raises, naming what is too large for the scales
-    kept = hex_mask(expander, dynamic, keys.shape[-3])
-    return HexBlock(bits, *codes, keys[kept], values[kept], dynamic.clone())
+    kept = hex_mask(expander, dynamic, keys.shape[-3]).flatten().nonzero()[:, 0]  # waits once
+    exact = (x.reshape(-1).index_select(0, kept) for x in (keys, values))
+    return HexBlock(bits, *codes, *exact, dynamic.clone())
 
 
 def restored(
