@@ -263,6 +263,7 @@ def packed_cache(
         empty(rows, dtype=torch.float32), kept, kept.clone(),
         empty(tiles, rows, TILE, dtype=torch.bool), empty(tiles, 4, dtype=torch.int64),
         empty(tiles, rows, heads, dtype=torch.int64), (span,), (kept.numel(),),
+        (1, tiles, kept.numel()), (span,),
     )  # fmt: skip
     exact, none = empty(rows, heads, tokens - span, width), empty(rows, heads, 0, width)
     mass = empty(rows, tokens - span, dtype=torch.float32)

@@ -211,7 +211,9 @@ def one_token(at):
 def stepped(settings=SMALL, tokens=2 * TILE - 9):
     """Return a cache in the layout of the kernels after its first step."""
     keys, values = torch.randn(2, 1, 2, tokens, 64, generator=torch.Generator().manual_seed(0))
-    return decode_packed(kernels.hex_prefill(keys, keys, values, settings), *one_token(0))[1]
+    cache = decode_packed(kernels.hex_prefill(keys, keys, values, settings), *one_token(0))[1]
+    assert isinstance(cache, PackedCache)
+    return cache
 
 
 def test_a_copied_layer_goes_on_by_itself(layer):
@@ -237,7 +239,7 @@ def test_a_prompt_in_inference_mode_goes_on_outside():
     with torch.inference_mode():
         cache = stepped()
     for at in range(1, 10):  # fills a block
-        _, cache = decode_packed(cache, *one_token(at))
+        cache: Any = decode_packed(cache, *one_token(at))[1]
     assert cache.blocks == 2
 
 
@@ -255,7 +257,7 @@ def test_tables_are_on_the_device_before_a_step_is_captured():
     settings = SMALL._replace(density=0.125, heavy=0.02)
     cache = stepped(settings)
     for at in range(1, 9):
-        _, cache = decode_packed(cache, *one_token(at))
+        cache: Any = decode_packed(cache, *one_token(at))[1]
     assert cache.blocks == 2
     before = tables.cache_info().misses
     decode(*one_token(9), cache)

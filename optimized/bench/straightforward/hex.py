@@ -251,8 +251,8 @@ def next_token(tokens: int, dtype: torch.dtype) -> Inputs:
 def hex_decode(queries: Tensor, cache: kv.HexCache, keys: Tensor, values: Tensor) -> Tensor:
     """Restore the cache, add the token and attend; sum no mass, and compress no full buffer."""
     held = zip(hex_read(cache), (keys, values), strict=True)
-    whole = (torch.cat(pair, -2) for pair in held)
-    return F.scaled_dot_product_attention(queries, *whole, enable_gqa=True)
+    every_key, every_value = (torch.cat(pair, -2) for pair in held)
+    return F.scaled_dot_product_attention(queries, every_key, every_value, enable_gqa=True)
 
 
 @row(next_token, LAYER + ", 32 query heads, a step", compared=lambda cache: cache.residual_mass)

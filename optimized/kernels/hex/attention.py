@@ -192,7 +192,7 @@ def launch(
     if extra:
         residual_kernel[(grid, extra)](
             queries, scale, residual, new, logits, found, norms, size, room, splits, several,
-            pieces * TILE, stored, WIDTH=width, **shape, num_warps=1, num_stages=1,
+            pieces * TILE, stored, WIDTH=width, **shape, num_warps=1, num_stages=2,
         )  # fmt: skip
     merge_kernel[(grid, width // 32)](
         found, norms, output, whole, residual.filled if new else None, size, splits,
