@@ -3,13 +3,14 @@
 import torch.nn.functional as F
 from torch import Tensor
 
+from optimized.vector._by_numpy import places
 from reference.evict import DenseCache, RaggedCache
 
 
 def evict(keys: Tensor, values: Tensor, kept: Tensor) -> DenseCache | RaggedCache:
     *heads, tokens, width = keys.shape
     counts = kept.sum(-1).flatten()
-    entries = kept.flatten().nonzero()[:, 0]
+    entries = places(kept)
     left_keys = keys.reshape(kept.numel(), width).index_select(0, entries)
     left_values = values.reshape(kept.numel(), width).index_select(0, entries)
     positions = entries % max(1, tokens)

@@ -3,17 +3,16 @@
 from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from optimized.vector._by_numpy import array, on_cpu, places
 from reference._validation.contract import may_branch_on_values
 from reference.precision import widen
 from reference.retain import kept_count, pooled, require_budget_covers_protected, unpooled
 
 INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
-
-# From this length on, counting a row beats sorting it on a CPU.
-LARGE = 1 << 14
 
 
 def retain(
@@ -33,12 +32,25 @@ def retain(
         pools = pools.masked_fill(shields, torch.iinfo(pools.dtype).max)
     competing = pools.reshape(prod(rows), pool)
     each = budget.flatten() if isinstance(budget, Tensor) else budget
-    kept = best(competing, each, few=scope != "head").view(pools.shape)
+    kept = best(competing, each).view(pools.shape)
     # a protected entry is dropped only if a budget is too small; this test is cheaper than a count
     if shields is not None and bool((shields > kept).any()):
         budgets = torch.as_tensor(budget, device=scores.device).expand(rows)
         require_budget_covers_protected(ratio, budgets, shields.sum(-1))
     return unpooled(kept, scores.shape, scope)
+
+
+def ranking(scores: Tensor) -> Tensor:
+    tokens, size = scores.shape[-1], scores.itemsize
+    if not on_cpu(scores) or not scores.numel() or size not in (2, 4):
+        return scores.argsort(dim=-1, descending=True, stable=True)
+    narrow = size == 2 and tokens <= 1 << 16
+    wide, shift = (torch.int32, 16) if narrow else (torch.int64, 32)
+    # one number that orders by score, then by position, and has the position as its last digits
+    digits = (~sortable(scores)).to(wide).bitwise_left_shift_(shift)
+    digits |= torch.arange(tokens, dtype=wide)
+    array(digits).sort()
+    return digits.bitwise_and_((1 << shift) - 1).long()
 
 
 def modular_utility(scores: Tensor, kept: Tensor) -> Tensor:
@@ -49,7 +61,7 @@ def sortable(scores: Tensor) -> Tensor:
     """Return integers, as wide as the scores, that compare as the scores do; possibly a view."""
     integer = INTEGERS[scores.element_size()]
     bits = scores.view(integer)
-    if bits.numel() and bool(bits.amin() < 0):
+    if bits.numel() and bits.amin().item() < 0:
         bits = (scores + 0.0).view(integer)  # -0.0 becomes 0.0
         # bits of negative floats grow with their magnitude, so all but the sign bit is flipped
         bits ^= (bits >> (8 * bits.element_size() - 1)) & torch.iinfo(integer).max
@@ -63,37 +75,53 @@ def largest(scores: Tensor, count: int) -> Tensor:
         return torch.zeros_like(scores, dtype=torch.bool).scatter(-1, order, True)
     keys = sortable(scores)
     rows = keys.reshape(prod(keys.shape[:-1]), keys.shape[-1])
-    return best(rows, count, few=False).view(scores.shape)
+    return best(rows, count).view(scores.shape)
 
 
-def best(keys: Tensor, budgets: int | Tensor, few: bool) -> Tensor:
-    """Return the mask of the `budgets` largest keys of each row; ties keep the lowest positions.
-
-    `few` means that rows are layers or models, not heads, so that a loop over rows is fast.
-    """
+def best(keys: Tensor, budgets: int | Tensor) -> Tensor:
+    """Return the mask of the `budgets` largest keys of each row; ties keep the lowest positions."""
     if keys.numel() == 0 or (not isinstance(budgets, Tensor) and budgets == 0):
         return torch.zeros_like(keys, dtype=torch.bool)
     keys = keys.contiguous()
-    counted = few and keys.shape[1] >= LARGE and keys.element_size() < 8 and not keys.is_cuda
-    if keys.element_size() == 2 and keys.shape[1] <= 1 << 16 and not counted:
-        places = torch.arange(keys.shape[1] - 1, -1, -1, device=keys.device, dtype=torch.int32)
-        keys = keys.int() << 16 | places  # a tie is lost to the lower position
-    if not isinstance(budgets, Tensor) and not counted:
+    if keys.element_size() == 2 and keys.shape[1] <= 1 << 16:
+        later = torch.arange(keys.shape[1] - 1, -1, -1, device=keys.device, dtype=torch.int32)
+        keys = keys.int() << 16 | later  # a tie is lost to the lower position
+    if on_cpu(keys):
+        return _by_partition(keys, budgets)
+    if not isinstance(budgets, Tensor):
         threshold = keys.topk(budgets, sorted=False).values.amin(-1)
         marked = keys >= threshold[:, None]
         if int(marked.sum()) == budgets * len(keys):
             return marked  # no row has more entries equal to its threshold than it keeps
         above = (keys > threshold[:, None]).sum(-1)
         return cut(keys, threshold, budgets - above)
-    each = torch.as_tensor(budgets, device=keys.device).expand(len(keys))
-    threshold, missing = (_by_counting if counted else _by_sorting)(keys, each)
-    return cut(keys, threshold, missing)
+    largest = keys.topk(max(1, int(budgets.amax()))).values
+    last = largest.gather(-1, (budgets - 1).clamp(min=0)[:, None])[:, 0]
+    threshold = last.masked_fill(budgets == 0, torch.iinfo(keys.dtype).max)
+    return cut(keys, threshold, budgets - (largest > threshold[:, None]).sum(-1))
+
+
+def _by_partition(keys: Tensor, budgets: int | Tensor) -> Tensor:
+    """Return the mask of `best` by NumPy's selection of one key a row."""
+    rows, (count, tokens) = array(keys), keys.shape
+    each = array(budgets) if isinstance(budgets, Tensor) else np.full(count, budgets)
+    if (each == each[0]).all() and each[0]:
+        threshold = np.partition(rows, tokens - each[0])[:, tokens - each[0], None]
+    else:
+        place = np.clip(tokens - each, 0, tokens - 1)[:, None]
+        threshold = np.take_along_axis(np.sort(rows), place, -1)
+        threshold[each == 0] = np.iinfo(rows.dtype).max
+    marked = rows >= threshold
+    if np.count_nonzero(marked) == each.sum():
+        return torch.from_numpy(marked)  # no row has more entries at its threshold than it keeps
+    missing = each - np.count_nonzero(rows > threshold, -1)
+    return cut(keys, torch.from_numpy(threshold[:, 0]), torch.from_numpy(missing))
 
 
 def cut(keys: Tensor, threshold: Tensor, missing: Tensor) -> Tensor:
     """Return the mask of keys above each row's threshold, and of the first `missing` equal ones."""
     marked = keys > threshold[:, None]
-    ties = (keys == threshold[:, None]).flatten().nonzero()[:, 0]
+    ties = places(keys == threshold[:, None])
     row = ties // keys.shape[1]
     first = torch.searchsorted(row, torch.arange(len(keys), device=row.device))
     rank = torch.arange(len(row), device=row.device) - first[row]
@@ -107,29 +135,3 @@ def _by_sorting(keys: Tensor, budgets: Tensor) -> tuple[Tensor, Tensor]:
     last = largest.gather(-1, (budgets - 1).clamp(min=0)[:, None])[:, 0]
     threshold = last.masked_fill(budgets == 0, torch.iinfo(keys.dtype).max)
     return threshold, budgets - (largest > threshold[:, None]).sum(-1, dtype=torch.int32)
-
-
-def _by_counting(keys: Tensor, budgets: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the same as `_by_sorting`, by histograms of 16-bit digits, row by row."""
-    reach = _digit if keys.element_size() == 2 else _two_digits
-    found = [reach(row, budget) for row, budget in zip(keys, budgets.tolist(), strict=True)]
-    threshold, missing = zip(*found, strict=True)
-    return keys.new_tensor(threshold), budgets.new_tensor(missing)
-
-
-def _digit(digits: Tensor, budget: int) -> tuple[int, int]:
-    """Return the digit at which the budget is full, from the largest down, and its kept count."""
-    lowest = min(0, int(digits.amin()))
-    counts = torch.bincount(digits if lowest == 0 else digits.int() - lowest)
-    at_least = counts.flip(0).cumsum(0)
-    step = int(torch.searchsorted(at_least, budget))
-    above = int(at_least[step - 1]) if step else 0
-    return len(counts) - 1 - step + lowest, budget - above
-
-
-def _two_digits(keys: Tensor, budget: int) -> tuple[int, int]:
-    """Return the 32-bit key at which the budget is full, and its kept count."""
-    high = keys.view(torch.int16)[1::2]  # little-endian; the upper half has the sign
-    top, missing = _digit(high, budget)
-    low, missing = _digit(keys[high == top] & 0xFFFF, missing)
-    return top << 16 | low, missing

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from optimized.vector.retain import largest
+from optimized.vector._by_numpy import places
+from optimized.vector.retain import largest, ranking
 from reference._validation.contract import may_branch_on_values
 from reference.graphkv.graph import group_mean
 from reference.precision import widen
@@ -66,10 +67,9 @@ def source_tokens(scores: Tensor, count: int, protected: Tensor | None) -> Tenso
         scores = scores.masked_fill(protected, -torch.inf)
     if not may_branch_on_values(scores):
         return scores.sort(dim=-1, descending=True, stable=True).indices[..., :count]
-    # the best in order of position, then of score: a stable sort leaves ties in order
-    places = largest(scores, count).nonzero()[:, -1].view(*scores.shape[:-1], count)
-    ranks = scores.gather(-1, places).sort(dim=-1, descending=True, stable=True).indices
-    return places.gather(-1, ranks)
+    # the best in order of position, then of score
+    best = (places(largest(scores, count)) % scores.shape[-1]).view(*scores.shape[:-1], count)
+    return best.gather(-1, ranking(scores.gather(-1, best)))
 
 
 def neighbours(
