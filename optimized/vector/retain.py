@@ -41,16 +41,23 @@ def retain(
 
 
 def ranking(scores: Tensor) -> Tensor:
+    return ranked(scores, scores.shape[-1])
+
+
+def ranked(scores: Tensor, count: int) -> Tensor:
+    """Return the positions of the `count` largest scores of each row, best first."""
     tokens, size = scores.shape[-1], scores.itemsize
-    if not on_cpu(scores) or not scores.numel() or size not in (2, 4):
-        return scores.argsort(dim=-1, descending=True, stable=True)
+    if not on_cpu(scores) or not scores.numel() or not count or size not in (2, 4):
+        return scores.argsort(dim=-1, descending=True, stable=True)[..., :count]
     narrow = size == 2 and tokens <= 1 << 16
     wide, shift = (torch.int32, 16) if narrow else (torch.int64, 32)
     # one number that orders by score, then by position, and has the position as its last digits
-    digits = (~sortable(scores)).to(wide).bitwise_left_shift_(shift)
-    digits |= torch.arange(tokens, dtype=wide)
-    array(digits).sort()
-    return digits.bitwise_and_((1 << shift) - 1).long()
+    positions = torch.arange(tokens, dtype=wide)
+    digits = array(torch.sub(positions, sortable(scores), alpha=1 << shift))
+    if count < tokens:
+        digits = np.partition(digits, count - 1)[..., :count]
+    first = np.sort(digits) & ((1 << shift) - 1)
+    return torch.from_numpy(first.astype(np.int64, copy=False))
 
 
 def modular_utility(scores: Tensor, kept: Tensor) -> Tensor:
@@ -82,10 +89,7 @@ def best(keys: Tensor, budgets: int | Tensor) -> Tensor:
     """Return the mask of the `budgets` largest keys of each row; ties keep the lowest positions."""
     if keys.numel() == 0 or (not isinstance(budgets, Tensor) and budgets == 0):
         return torch.zeros_like(keys, dtype=torch.bool)
-    keys = keys.contiguous()
-    if keys.element_size() == 2 and keys.shape[1] <= 1 << 16:
-        later = torch.arange(keys.shape[1] - 1, -1, -1, device=keys.device, dtype=torch.int32)
-        keys = keys.int() << 16 | later  # a tie is lost to the lower position
+    keys = untied(keys.contiguous())
     if on_cpu(keys):
         return _by_partition(keys, budgets)
     if not isinstance(budgets, Tensor):
@@ -101,18 +105,28 @@ def best(keys: Tensor, budgets: int | Tensor) -> Tensor:
     return cut(keys, threshold, budgets - (largest > threshold[:, None]).sum(-1))
 
 
+def untied(keys: Tensor) -> Tensor:
+    """Return keys of which none are equal in a row if they are short: the earlier is the larger."""
+    tokens = keys.shape[-1]
+    if keys.itemsize != 2 or tokens > 1 << 16:
+        return keys
+    later = torch.arange(tokens - 1, -1, -1, device=keys.device, dtype=torch.int32)
+    return torch.add(later, keys, alpha=1 << 16)
+
+
 def _by_partition(keys: Tensor, budgets: int | Tensor) -> Tensor:
     """Return the mask of `best` by NumPy's selection of one key a row."""
     rows, (count, tokens) = array(keys), keys.shape
-    each = array(budgets) if isinstance(budgets, Tensor) else np.full(count, budgets)
-    if (each == each[0]).all() and each[0]:
-        threshold = np.partition(rows, tokens - each[0])[:, tokens - each[0], None]
+    each = array(budgets) if isinstance(budgets, Tensor) else budgets
+    same = each if isinstance(each, int) else int(each[0]) if np.ptp(each) == 0 else 0
+    if same:
+        threshold = np.partition(rows, tokens - same)[:, tokens - same, None]
     else:
         place = np.clip(tokens - each, 0, tokens - 1)[:, None]
         threshold = np.take_along_axis(np.sort(rows), place, -1)
         threshold[each == 0] = np.iinfo(rows.dtype).max
     marked = rows >= threshold
-    if np.count_nonzero(marked) == each.sum():
+    if np.count_nonzero(marked) == (same * count or each.sum()):
         return torch.from_numpy(marked)  # no row has more entries at its threshold than it keeps
     missing = each - np.count_nonzero(rows > threshold, -1)
     return cut(keys, torch.from_numpy(threshold[:, 0]), torch.from_numpy(missing))

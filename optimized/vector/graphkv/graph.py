@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from optimized.vector._by_numpy import places
-from optimized.vector.retain import largest, ranking
+from optimized.vector.retain import largest, ranked
 from reference._validation.contract import may_branch_on_values
 from reference.graphkv.graph import group_mean
 from reference.precision import widen
@@ -65,11 +64,7 @@ def endless_where_zero(lengths: Tensor) -> Tensor:
 def source_tokens(scores: Tensor, count: int, protected: Tensor | None) -> Tensor:
     if protected is not None:
         scores = scores.masked_fill(protected, -torch.inf)
-    if not may_branch_on_values(scores):
-        return scores.sort(dim=-1, descending=True, stable=True).indices[..., :count]
-    # the best in order of position, then of score
-    best = (places(largest(scores, count)) % scores.shape[-1]).view(*scores.shape[:-1], count)
-    return best.gather(-1, ranking(scores.gather(-1, best)))
+    return ranked(scores, count)
 
 
 def neighbours(

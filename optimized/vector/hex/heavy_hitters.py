@@ -49,6 +49,8 @@ def heavy_hitter_mask(mass: Tensor, ratio: float, recent: int, outside_recent: b
     tokens = mass.shape[-1]
     rivals = max(0, tokens - recent) if outside_recent else tokens
     count = min(int(Fraction(str(ratio)) * tokens), rivals)
+    if rivals == tokens:
+        return largest(mass, count)
     mask = torch.zeros_like(mass, dtype=torch.bool)
     mask[..., :rivals] = largest(mass[..., :rivals], count)
     return mask
