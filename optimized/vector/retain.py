@@ -1,6 +1,6 @@
 """Selection by threshold: find the lowest kept score, then keep the first of its ties."""
 
-from math import prod
+from math import isfinite, prod
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,12 @@ def ranked(scores: Tensor, count: int) -> Tensor:
 
 
 def modular_utility(scores: Tensor, kept: Tensor) -> Tensor:
-    return widen(scores).masked_fill(~kept, 0).sum(-1)
+    wide = widen(scores)
+    if may_branch_on_values(scores):
+        utility = (wide * kept.view(torch.uint8)).sum(-1)
+        if isfinite(utility.sum().item()):
+            return utility
+    return wide.masked_fill(~kept, 0).sum(-1)  # 0 times infinity is no number
 
 
 def sortable(scores: Tensor) -> Tensor:
@@ -80,9 +85,14 @@ def largest(scores: Tensor, count: int) -> Tensor:
     if not may_branch_on_values(scores):
         order = scores.argsort(dim=-1, descending=True, stable=True)[..., :count]
         return torch.zeros_like(scores, dtype=torch.bool).scatter(-1, order, True)
-    keys = sortable(scores)
-    rows = keys.reshape(prod(keys.shape[:-1]), keys.shape[-1])
-    return best(rows, count).view(scores.shape)
+    rows = scores.reshape(prod(scores.shape[:-1]), scores.shape[-1])
+    if count and on_cpu(rows):
+        # bits of positive numbers order as these do: others need more only at the threshold
+        bits = untied(rows.contiguous().view(INTEGERS[rows.itemsize]))
+        threshold = _threshold(bits, count)
+        if threshold.min() >> 8 * (bits.itemsize - rows.itemsize) > 0:
+            return _at_least(threshold, bits, count).view(scores.shape)
+    return best(sortable(rows), count).view(scores.shape)
 
 
 def best(keys: Tensor, budgets: int | Tensor) -> Tensor:
@@ -91,7 +101,7 @@ def best(keys: Tensor, budgets: int | Tensor) -> Tensor:
         return torch.zeros_like(keys, dtype=torch.bool)
     keys = untied(keys.contiguous())
     if on_cpu(keys):
-        return _by_partition(keys, budgets)
+        return _at_least(_threshold(keys, budgets), keys, budgets)
     if not isinstance(budgets, Tensor):
         threshold = keys.topk(budgets, sorted=False).values.amin(-1)
         marked = keys >= threshold[:, None]
@@ -114,22 +124,28 @@ def untied(keys: Tensor) -> Tensor:
     return torch.add(later, keys, alpha=1 << 16)
 
 
-def _by_partition(keys: Tensor, budgets: int | Tensor) -> Tensor:
-    """Return the mask of `best` by NumPy's selection of one key a row."""
-    rows, (count, tokens) = array(keys), keys.shape
+def _threshold(keys: Tensor, budgets: int | Tensor) -> np.ndarray:
+    """Return the least of the `budgets` largest keys of each row, or the greatest integer."""
+    rows, tokens = array(keys), keys.shape[1]
     each = array(budgets) if isinstance(budgets, Tensor) else budgets
     same = each if isinstance(each, int) else int(each[0]) if np.ptp(each) == 0 else 0
     if same:
-        threshold = np.partition(rows, tokens - same)[:, tokens - same, None]
-    else:
-        place = np.clip(tokens - each, 0, tokens - 1)[:, None]
-        threshold = np.take_along_axis(np.sort(rows), place, -1)
-        threshold[each == 0] = np.iinfo(rows.dtype).max
-    marked = rows >= threshold
-    if np.count_nonzero(marked) == (same * count or each.sum()):
-        return torch.from_numpy(marked)  # no row has more entries at its threshold than it keeps
-    missing = each - np.count_nonzero(rows > threshold, -1)
-    return cut(keys, torch.from_numpy(threshold[:, 0]), torch.from_numpy(missing))
+        return np.partition(rows, tokens - same)[:, tokens - same, None]
+    place = np.clip(tokens - each, 0, tokens - 1)[:, None]
+    threshold = np.take_along_axis(np.sort(rows), place, -1)
+    threshold[each == 0] = np.iinfo(rows.dtype).max
+    return threshold
+
+
+def _at_least(threshold: np.ndarray, keys: Tensor, budgets: int | Tensor) -> Tensor:
+    """Return the mask of the keys at or above each row's threshold, as many as it keeps."""
+    rows = array(keys)
+    marked = torch.from_numpy(rows >= threshold)
+    total = int(budgets.sum()) if isinstance(budgets, Tensor) else budgets * len(rows)
+    if np.count_nonzero(marked) == total:
+        return marked  # no row has more entries equal to its threshold than it keeps
+    above = torch.from_numpy(np.count_nonzero(rows > threshold, -1))
+    return cut(keys, torch.from_numpy(threshold[:, 0]), budgets - above)
 
 
 def cut(keys: Tensor, threshold: Tensor, missing: Tensor) -> Tensor:

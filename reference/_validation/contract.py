@@ -331,9 +331,7 @@ def _tensor(name: str, annotation: Any, marks: Sequence[Any]) -> Check:
     return check
 
 
-def within(
-    name: str, tensor: Tensor, bounds: BoundsTest, real: Tensor | None = None
-) -> None:
+def within(name: str, tensor: Tensor, bounds: BoundsTest, real: Tensor | None = None) -> None:
     """Refuse values out of bounds; `real` masks the values that count."""
     if not may_read_values(tensor) or surely_within(tensor, bounds):
         return

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from optimized.vector._by_numpy import on_cpu, places
 from optimized.vector.retain import largest, ranked
 from reference._validation.contract import may_branch_on_values
 from reference.graphkv.graph import group_mean
@@ -94,7 +95,10 @@ def strongest(weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """
     tokens = weights.shape[-1]
     count = min(count, tokens)
-    found, places = weights.topk(min(count + 1, tokens), -1)
+    if on_cpu(weights) and weights.numel() and 0 < count < tokens:
+        first = (places(largest(weights, count)) % tokens).view(*weights.shape[:-1], count)
+        return weights.gather(-1, first), first
+    found, at = weights.topk(min(count + 1, tokens), -1)
     if 0 < count < tokens:
         last = found[..., count - 1 : count]
         tied = (last == found[..., count:]) & (last > -torch.inf)
@@ -103,8 +107,8 @@ def strongest(weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
             room = count - (found[..., :count] > last).sum(-1, keepdim=True)
             equal = weights == last.masked_fill(last == -torch.inf, torch.inf)
             taken = (weights > last) | equal & (equal.cumsum(-1, dtype=torch.int32) <= room)
-            found, places = weights.masked_fill(~taken, -torch.inf).topk(count, -1)
-    return found[..., :count], places[..., :count]
+            found, at = weights.masked_fill(~taken, -torch.inf).topk(count, -1)
+    return found[..., :count], at[..., :count]
 
 
 def first_equal(vectors: Tensor, norms: Tensor) -> Tensor | None:

@@ -17,7 +17,7 @@ def coverage_weights(scores: Tensor, kernel: Tensor) -> Tensor:
 
 def marginal_gain(weights: Tensor, kept: Tensor) -> Tensor:
     weights = widen(weights)
-    return gains(weights, _covered(weights, kept)).to(weights.dtype)
+    return (weights - _covered(weights, kept)[..., None]).relu().sum(-2)
 
 
 def overlap(weights: Tensor, hub: int) -> Tensor:
@@ -35,7 +35,7 @@ def gains(weights: Tensor, covered: Tensor) -> Tensor:
 def _covered(weights: Tensor, kept: Tensor) -> Tensor:
     if weights.shape[-1] == 0:
         return weights.new_zeros(weights.shape[:-1])
-    return weights.masked_fill(~kept[..., None, :], 0).amax(-1)
+    return (weights * kept[..., None, :]).amax(-1)
 
 
 coverage = rebind(reference.coverage, _covered=_covered)

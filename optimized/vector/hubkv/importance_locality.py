@@ -32,6 +32,12 @@ def distance_profile(weights: Tensor, distances: int) -> Tensor:
 def attention_density(weights: Tensor, content: Tensor | None) -> Tensor:
     queries, tokens = weights.shape[-2:]
     content = ~protected_mask(tokens) if content is None else content
-    asked = content[tokens - queries :]
-    weights = widen(weights).masked_fill(~asked[:, None].to(weights.device), 0)
-    return weights.sum(-2) / asked.sum()
+    asked = content[tokens - queries :].to(weights.device)
+    weights = widen(weights)
+    return (asked.to(weights.dtype) @ weights) / asked.sum()
+
+
+def content_series(values: Tensor, trimmed: int, sinks: int, recent: int | None) -> Tensor:
+    tokens = values.shape[-1]
+    stop = max(0, tokens - (tokens // 50 if recent is None else recent))
+    return values[..., min(sinks, stop) + trimmed : stop].clone()
