@@ -89,9 +89,9 @@ def largest(scores: Tensor, count: int) -> Tensor:
     if count and on_cpu(rows):
         # bits of positive numbers order as these do: others need more only at the threshold
         bits = untied(rows.contiguous().view(INTEGERS[rows.itemsize]))
-        threshold = _threshold(bits, count)
+        threshold = lowest_kept(bits, count)
         if threshold.min() >> 8 * (bits.itemsize - rows.itemsize) > 0:
-            return _at_least(threshold, bits, count).view(scores.shape)
+            return _at_or_above(threshold, bits, count).view(scores.shape)
     return best(sortable(rows), count).view(scores.shape)
 
 
@@ -101,7 +101,7 @@ def best(keys: Tensor, budgets: int | Tensor) -> Tensor:
         return torch.zeros_like(keys, dtype=torch.bool)
     keys = untied(keys.contiguous())
     if on_cpu(keys):
-        return _at_least(_threshold(keys, budgets), keys, budgets)
+        return _at_or_above(lowest_kept(keys, budgets), keys, budgets)
     if not isinstance(budgets, Tensor):
         threshold = keys.topk(budgets, sorted=False).values.amin(-1)
         marked = keys >= threshold[:, None]
@@ -124,7 +124,7 @@ def untied(keys: Tensor) -> Tensor:
     return torch.add(later, keys, alpha=1 << 16)
 
 
-def _threshold(keys: Tensor, budgets: int | Tensor) -> np.ndarray:
+def lowest_kept(keys: Tensor, budgets: int | Tensor) -> np.ndarray:
     """Return the least of the `budgets` largest keys of each row, or the greatest integer."""
     rows, tokens = array(keys), keys.shape[1]
     each = array(budgets) if isinstance(budgets, Tensor) else budgets
@@ -137,7 +137,7 @@ def _threshold(keys: Tensor, budgets: int | Tensor) -> np.ndarray:
     return threshold
 
 
-def _at_least(threshold: np.ndarray, keys: Tensor, budgets: int | Tensor) -> Tensor:
+def _at_or_above(threshold: np.ndarray, keys: Tensor, budgets: int | Tensor) -> Tensor:
     """Return the mask of the keys at or above each row's threshold, as many as it keeps."""
     rows = array(keys)
     marked = torch.from_numpy(rows >= threshold)

@@ -7,6 +7,9 @@ import reference
 from optimized._rebind import rebind
 from reference.precision import widen
 
+WEIGHTS = 1 << 19
+"""Weights at a time, so that intermediate results fit into a CPU's cache."""
+
 
 def coverage_weights(scores: Tensor, kernel: Tensor) -> Tensor:
     scores = widen(scores)
@@ -17,14 +20,22 @@ def coverage_weights(scores: Tensor, kernel: Tensor) -> Tensor:
 
 def marginal_gain(weights: Tensor, kept: Tensor) -> Tensor:
     weights = widen(weights)
-    return (weights - _covered(weights, kept)[..., None]).relu().sum(-2)
+    covered = _covered(weights, kept)[..., None]
+    parts = weights.split(columns_at_a_time(weights), -1)
+    return torch.cat([(part - covered).relu_().sum(-2) for part in parts], -1)
 
 
 def overlap(weights: Tensor, hub: int) -> Tensor:
     weights = widen(weights)
-    scores = weights.sum(-2)
-    shared = torch.minimum(weights, weights[..., hub : hub + 1]).sum(-2)
+    best, scores = weights[..., hub : hub + 1], weights.sum(-2)
+    parts = weights.split(columns_at_a_time(weights), -1)
+    shared = torch.cat([torch.minimum(part, best).sum(-2) for part in parts], -1)
     return torch.where(scores > 0, shared / scores, 0)
+
+
+def columns_at_a_time(weights: Tensor) -> int:
+    """Return how many columns, or as many rows, are computed at a time."""
+    return max(1, WEIGHTS // max(1, weights[..., 0].numel()))
 
 
 def gains(weights: Tensor, covered: Tensor) -> Tensor:
@@ -35,7 +46,8 @@ def gains(weights: Tensor, covered: Tensor) -> Tensor:
 def _covered(weights: Tensor, kept: Tensor) -> Tensor:
     if weights.shape[-1] == 0:
         return weights.new_zeros(weights.shape[:-1])
-    return (weights * kept[..., None, :]).amax(-1)
+    taken, parts = kept[..., None, :], weights.split(columns_at_a_time(weights), -2)
+    return torch.cat([(part * taken).amax(-1) for part in parts], -1)
 
 
 coverage = rebind(reference.coverage, _covered=_covered)

@@ -1,7 +1,6 @@
 """How importance clusters, over all distances and queries at once."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from reference.hubkv.refine import protected_mask
@@ -12,10 +11,13 @@ def autocorrelation(values: Tensor, distances: int) -> Tensor:
     tokens = values.shape[-1]
     values = widen(values)
     centred = values - values.mean(-1, keepdim=True)
-    shifted = F.pad(centred, (0, distances)).unfold(-1, tokens, 1)
+    # zeros after the sequence keep its ends apart, float64 the rounding of long sequences small
+    length = tokens + distances
+    waves = torch.fft.rfft(centred.double(), length)
+    sums = torch.fft.irfft(waves * waves.conj(), length)[..., : distances + 1]
     pairs = tokens - torch.arange(distances + 1, device=values.device)
-    covariances = (shifted @ centred[..., None])[..., 0] / pairs
-    constant = (values == values[..., :1]).all(-1, keepdim=True)
+    covariances = (sums / pairs).to(values.dtype)
+    constant = values.amax(-1, keepdim=True) == values.amin(-1, keepdim=True)
     return torch.where(constant, 0, covariances / covariances[..., :1])
 
 
