@@ -1,6 +1,7 @@
 """Attention with grouped queries as two batched products."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -70,11 +71,14 @@ def attention_drawn(
     valid: Tensor | None,
     log_sum_exp: Tensor | None,
     exact: torch.dtype,
+    causal: bool = True,
+    reduce: Callable[[Tensor, int], Tensor] = torch.sum,
 ) -> Tensor:
     """Return the attention mass that each token receives from all queries of a query head.
 
     The result is `[*batch, kv_heads, group, tokens]`; the last query is at the last key. Only the
-    last columns need the causal mask. The queries of a group are one matrix per key head.
+    last columns need the causal mask. The queries of a group are one matrix per key head. `reduce`
+    may take the largest weight instead of the sum.
     """
     *batch, heads, count, width = queries.shape
     kv_heads, tokens = keys.shape[-3:-1]
@@ -89,7 +93,7 @@ def attention_drawn(
     if known is not None and blind is not None:
         known = known.masked_fill(blind, 0)
     out = cache.new_empty(rows, group, tokens, dtype=exact)
-    unseen = later(queries, queries)
+    unseen = later(queries, queries) if causal else None
     step = max(1, min(rows, WEIGHTS // max(1, group * count * tokens)))
     # all pieces share one buffer: new memory pages cost as much as the arithmetic
     given = [x for x in (queries, keys, log_sum_exp) if x is not None]
@@ -103,7 +107,8 @@ def attention_drawn(
         first, second = (None if room is None else room[: len(scaled)] for room in held)
         logits = torch.bmm(scaled, cache[piece].to(exact).mT, out=first)
         logits = logits.unflatten(1, (group, count))
-        logits[..., tokens - count :].masked_fill_(unseen, -torch.inf)
+        if unseen is not None:
+            logits[..., tokens - count :].masked_fill_(unseen, -torch.inf)
         if real is not None:
             logits.masked_fill_(~real[piece], -torch.inf)
         second = None if second is None else second.view_as(logits)
@@ -114,5 +119,5 @@ def attention_drawn(
             if blind is not None:
                 blank = torch.masked_fill if learns else Tensor.masked_fill_
                 weights = blank(weights, blind[piece], 0)
-        out[piece] = weights.sum(-2)
+        out[piece] = reduce(weights, -2)
     return out.view(*batch, kv_heads, group, tokens)

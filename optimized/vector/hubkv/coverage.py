@@ -35,7 +35,7 @@ def overlap(weights: Tensor, hub: int) -> Tensor:
 
 def columns_at_a_time(weights: Tensor) -> int:
     """Return how many columns, or as many rows, are computed at a time."""
-    return max(1, WEIGHTS // max(1, weights[..., 0].numel()))
+    return max(1, WEIGHTS // max(1, weights.shape[:-1].numel()))
 
 
 def gains(weights: Tensor, covered: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ def head_budgets(
     scores: Tensor, keep: int, rule: str, protected: Tensor | None, epsilon: float
 ) -> Tensor:
     heads, tokens = scores.shape[-2:]
-    if protected is None and rule == "waterfill":
+    if protected is None and rule == "waterfill" and scores.numel():
         places = torch.full((*scores.shape[:-2], 1), keep * heads, device=scores.device)
         return _best_of_all(_fractions(scores.double()), places)
     if protected is None:

@@ -10,6 +10,8 @@ from reference.precision import widen
 def autocorrelation(values: Tensor, distances: int) -> Tensor:
     tokens = values.shape[-1]
     values = widen(values)
+    if not values.numel():
+        return values.new_zeros(*values.shape[:-1], distances + 1)
     centred = values - values.mean(-1, keepdim=True)
     # zeros after the sequence keep its ends apart, float64 the rounding of long sequences small
     length = tokens + distances

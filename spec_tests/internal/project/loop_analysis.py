@@ -77,7 +77,7 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/scorers/expected_attention.py::_logits": "blocks of tokens, as a cache holds",
     "vector/scorers/knorm.py::norms": "blocks of keys, as many as a cache holds",
     "vector/scorers/query_statistics.py::query_statistics": "heads, of which a cache holds one",
-    "vector/scorers/kvzip.py::_drawn": "blocks of queries, as many as a cache holds",
+    "vector/scorers/kvzip.py::largest_weights": "blocks of queries, as many as a cache holds",
     "vector/hex/heavy_hitters.py::attention_mass": "blocks of queries, as many as a cache holds",
     "vector/hex/sensitivity.py::sensitivity": "over settings",
     "vector/hex/sensitivity.py::measure_sensitivity": "compressed spans, one after another",
