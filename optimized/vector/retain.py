@@ -8,10 +8,12 @@ import torch
 from torch import Tensor
 
 from optimized.vector._by_numpy import array, on_cpu, places
-from reference._validation.contract import may_branch_on_values
+from reference._validation.contract import any_true, may_branch_on_values
 from reference.precision import widen
 from reference.retain import kept_count, pooled, require_budget_covers_protected, unpooled
 
+KEYS = 1 << 19
+"""Keys at a time, so that a copy fits into a CPU's cache."""
 INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -29,12 +31,12 @@ def retain(
     shields = None if protected is None else pooled(protected, scope)
     if shields is not None:
         # no score has the largest key, since plus infinity and NaN are refused
-        pools = pools.masked_fill(shields, torch.iinfo(pools.dtype).max)
+        pools = with_first(pools, shields)
     competing = pools.reshape(prod(rows), pool)
     each = budget.flatten() if isinstance(budget, Tensor) else budget
     kept = best(competing, each).view(pools.shape)
     # a protected entry is dropped only if a budget is too small; this test is cheaper than a count
-    if shields is not None and bool((shields > kept).any()):
+    if shields is not None and any_true(shields & ~kept):
         budgets = torch.as_tensor(budget, device=scores.device).expand(rows)
         require_budget_covers_protected(ratio, budgets, shields.sum(-1))
     return unpooled(kept, scores.shape, scope)
@@ -58,6 +60,16 @@ def ranked(scores: Tensor, count: int) -> Tensor:
         digits = np.partition(digits, count - 1)[..., :count]
     first = np.sort(digits) & ((1 << shift) - 1)
     return torch.from_numpy(first.astype(np.int64, copy=False))
+
+
+def with_first(keys: Tensor, shields: Tensor) -> Tensor:
+    """Return a copy of keys with the largest integer at shielded entries."""
+    most = torch.iinfo(keys.dtype).max
+    if not on_cpu(keys):
+        return keys.masked_fill(shields, most)
+    raised = array(keys).copy()
+    np.putmask(raised, array(shields), most)
+    return torch.from_numpy(raised)
 
 
 def modular_utility(scores: Tensor, kept: Tensor) -> Tensor:
@@ -130,7 +142,9 @@ def lowest_kept(keys: Tensor, budgets: int | Tensor) -> np.ndarray:
     each = array(budgets) if isinstance(budgets, Tensor) else budgets
     same = each if isinstance(each, int) else int(each[0]) if np.ptp(each) == 0 else 0
     if same:
-        return np.partition(rows, tokens - same)[:, tokens - same, None]
+        step, place = max(1, KEYS // tokens), tokens - same
+        blocks = (rows[start : start + step] for start in range(0, len(rows), step))
+        return np.concatenate([np.partition(block, place)[:, place, None] for block in blocks])
     place = np.clip(tokens - each, 0, tokens - 1)[:, None]
     threshold = np.take_along_axis(np.sort(rows), place, -1)
     threshold[each == 0] = np.iinfo(rows.dtype).max

@@ -10,7 +10,7 @@ from reference.hex.packing import word_count
 def pack_bits(codes: Tensor, bits: int) -> Tensor:
     *rows, length = codes.shape
     groups, count = -(-length // 8), word_count(length, bits)
-    if 8 % bits == 0:  # no code crosses a byte
+    if 8 % bits == 0 and codes.numel():  # no code crosses a byte
         stream = F.pad(codes, (0, count * 32 // bits - length)).flatten()
         while bits < 8:
             pairs = stream.view(torch.int16)  # little-endian
