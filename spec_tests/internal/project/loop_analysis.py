@@ -70,6 +70,7 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/hex/expansion.py::conductance": "doublings of the sets, one a vertex of 20",
     "vector/hex/explicit.py::_projective": "inverses in a field of a few dozen numbers",
     "vector/retain.py::lowest_kept": "blocks of rows, as many as a cache holds",
+    "vector/graphkv/graph.py::neighbours": "blocks of sources, as many as a cache holds",
     "vector/quantizers/outliers.py::outlier_mask": "blocks of rows, as many as a cache holds",
     "vector/quantizers/low_rank.py::low_rank": "rounds of power iteration",
     "vector/ragged_attention.py::ragged_attention": "blocks of queries, and where heads begin",
