@@ -5,8 +5,6 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-import reference
-from optimized._rebind import rebind
 from optimized.vector.attention import attention_drawn
 from optimized.vector.retain import largest
 from optimized.vector.scorers.h2o import QUERIES
@@ -53,4 +51,7 @@ def heavy_hitter_mask(mass: Tensor, ratio: float, recent: int, outside_recent: b
     return mask
 
 
-h2o_mask = rebind(reference.h2o_mask, heavy_hitter_mask=heavy_hitter_mask)
+def h2o_mask(mass: Tensor, ratio: float, recent: int, outside_recent: bool) -> Tensor:
+    mask = heavy_hitter_mask(mass, ratio, recent, outside_recent)
+    mask[..., max(0, mass.shape[-1] - recent) :] = True
+    return mask

@@ -20,9 +20,7 @@ def coverage_weights(scores: Tensor, kernel: Tensor) -> Tensor:
 
 def marginal_gain(weights: Tensor, kept: Tensor) -> Tensor:
     weights = widen(weights)
-    covered = _covered(weights, kept)[..., None]
-    parts = weights.split(columns_at_a_time(weights), -1)
-    return torch.cat([(part - covered).relu_().sum(-2) for part in parts], -1)
+    return gains(weights, _covered(weights, kept), weights.dtype)
 
 
 def overlap(weights: Tensor, hub: int) -> Tensor:
@@ -38,9 +36,10 @@ def columns_at_a_time(weights: Tensor) -> int:
     return max(1, WEIGHTS // max(1, weights.shape[:-1].numel()))
 
 
-def gains(weights: Tensor, covered: Tensor) -> Tensor:
-    """Return the gain of each token over what is `covered`, in float64."""
-    return (weights - covered[..., None]).clamp(min=0).sum(-2, dtype=torch.float64)
+def gains(weights: Tensor, covered: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the gain of each token over what is `covered`, summed in a dtype."""
+    parts, covered = weights.split(columns_at_a_time(weights), -1), covered[..., None]
+    return torch.cat([(part - covered).relu_().sum(-2, dtype=dtype) for part in parts], -1)
 
 
 def _covered(weights: Tensor, kept: Tensor) -> Tensor:

@@ -45,7 +45,7 @@ ALLOWED_LOOPS: dict[str, str] = {
     "kernels/hex/compress.py::restored": "keys and values",
     "vector/attention.py::attention_drawn": "heads, as many at a time as a cache holds",
     "vector/scorers/h2o.py::h2o_mass": "blocks of queries, as many as a cache holds",
-    "vector/hubkv/coverage.py::marginal_gain": "blocks of tokens, as many as a cache holds",
+    "vector/hubkv/coverage.py::gains": "blocks of tokens, as many as a cache holds",
     "vector/hubkv/coverage.py::overlap": "blocks of tokens, as many as a cache holds",
     "vector/hubkv/coverage.py::_covered": "blocks of places, as many as a cache holds",
     "vector/hex/packing.py::pack_bits": "doublings of a code's width, up to a byte",
