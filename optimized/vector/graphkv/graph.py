@@ -1,12 +1,14 @@
 """The graph without loops over sources."""
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from optimized.vector._by_numpy import on_cpu, places
+from optimized.vector._by_numpy import array, on_cpu, places
 from optimized.vector.retain import largest, ranked
 from reference._validation.contract import may_branch_on_values
 from reference.graphkv.graph import group_mean
@@ -45,7 +47,7 @@ def cosine_edge_function(start: Tensor, end: Tensor, clamp: bool) -> Callable[[T
     first, reach = first_equal(end, norm), endless_where_zero(norm)
 
     def edges(sources: Tensor) -> Tensor:
-        source = widen(start.take_along_dim(sources[..., None], -2))
+        source = widen(rows_at(start, sources))
         length = endless_where_zero(torch.linalg.vector_norm(source, dim=-1))
         # divide the product once, not both vectors: exact where the lengths are exact
         inner = (source @ end.mT).div_(length[..., :, None] * reach[..., None, :])
@@ -55,6 +57,14 @@ def cosine_edge_function(start: Tensor, end: Tensor, clamp: bool) -> Callable[[T
         return inner.clamp_(0 if clamp else -1, 1)
 
     return edges
+
+
+def rows_at(vectors: Tensor, at: Tensor) -> Tensor:
+    """Return each graph's vectors at some tokens; whole rows are copied."""
+    *graphs, tokens, width = vectors.shape
+    first = tokens * torch.arange(prod(graphs), device=at.device).view(*graphs, 1)
+    rows = vectors.reshape(prod(graphs) * tokens, width)
+    return rows.index_select(0, (at + first).flatten()).view(*at.shape, width)
 
 
 def endless_where_zero(lengths: Tensor) -> Tensor:
@@ -129,7 +139,12 @@ def first_equal(vectors: Tensor, norms: Tensor) -> Tensor | None:
     if not vectors.numel():
         return None
     norm, total = ((x.float() + 0.0).view(torch.int32).long() for x in (norms, vectors.sum(-1)))
-    ranked, order = (norm << 32 | total & 0xFFFFFFFF).sort(dim=-1, stable=True)
+    both = norm << 32 | total & 0xFFFFFFFF
+    if on_cpu(both):
+        sums = np.sort(array(both))
+        if not (sums[..., 1:] == sums[..., :-1]).any():
+            return None
+    ranked, order = both.sort(dim=-1, stable=True)
     opens = torch.ones_like(ranked, dtype=torch.bool)
     opens[..., 1:] = ranked[..., 1:] != ranked[..., :-1]
     if may_branch_on_values(opens) and bool(opens.all()):

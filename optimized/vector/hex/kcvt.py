@@ -6,6 +6,7 @@ from torch import Tensor
 from reference._validation.contract import any_true, may_branch_on_values
 from reference.hex.kcvt import (
     Quantised,
+    dequantise,
     group_values,
     scale_dtype,
     storable,
@@ -56,11 +57,6 @@ def kcvt(
     if kept is None:
         return restored_keys, restored_values
     return torch.where(kept, keys, restored_keys), torch.where(kept, values, restored_values)
-
-
-def dequantise(codes: Tensor, steps: Tensor, minima: Tensor) -> Tensor:
-    steps, minima = widen(steps), widen(minima)
-    return torch.addcmul(minima[..., None], codes, steps[..., None])
 
 
 def quantise(x: Tensor, bits: int, kept: Tensor | None, scales: torch.dtype | None) -> Quantised:

@@ -30,7 +30,7 @@ def most_gaining(weights: Tensor, covered: Tensor, kept: Tensor) -> Tensor:
         # no sum of as many terms is further off, so that the best token is among the leading ones
         most = rough.amax(-1, keepdim=True)
         leading = rough >= most - 2 * tokens * torch.finfo(torch.float32).eps * most
-        places = leading.flatten(0, -2).any(0).nonzero()[:, 0]
+        places = leading.reshape(-1, tokens).any(0).nonzero()[:, 0]
         if len(places) < tokens // 8:
             some = gains(weights.index_select(-1, places), covered, torch.float64)
             some.masked_fill_(kept.index_select(-1, places), -torch.inf)
