@@ -154,8 +154,11 @@ def without_values(check: Check) -> Check:
     def trusting(value: Any, axes: Axes) -> None:
         if torch.compiler.is_compiling():  # which reads none anyway, and cannot trace the other way
             return check(value, axes)
-        with trusted():
+        before = _trusting.set(True)
+        try:
             return check(value, axes)
+        finally:
+            _trusting.reset(before)
 
     return trusting
 
