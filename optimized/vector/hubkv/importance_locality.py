@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from optimized.vector.hubkv.refine import protected_mask
+from reference.hubkv.refine import protected_mask
 from reference.precision import widen
 
 

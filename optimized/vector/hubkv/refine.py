@@ -22,13 +22,6 @@ Content = tuple[Tensor, Tensor | None]  # scores (0 where protected), mask (None
 SLAB = 2**19
 
 
-def protected_mask(tokens: int, sinks: int = 4, recent: int | None = None) -> Tensor:
-    mask = torch.zeros(tokens, dtype=torch.bool)
-    recent = tokens // 50 if recent is None else recent
-    mask[:sinks] = mask[max(0, tokens - recent) :] = True
-    return mask
-
-
 def hubkv_refine(
     scores: Tensor,
     ratio: float,
