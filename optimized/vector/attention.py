@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 import reference
@@ -57,9 +58,17 @@ def _grouped_product(left: Tensor, right: Tensor) -> Tensor:
 def attention(
     queries: Tensor, keys: Tensor, values: Tensor, causal: bool, scale: float | None
 ) -> Tensor:
-    weights = attention_weights(queries, keys, causal, scale, None)
-    exact = torch.promote_types(weights.dtype, values.dtype)
-    return _grouped_product(weights.to(exact), values.to(exact)).to(queries.dtype)
+    exact = widest(queries, keys, values)
+    if queries.numel() and keys.numel() and values.numel() and queries.ndim == 4:
+        asking, read, given = (x.to(exact) for x in (queries, keys, values))
+        seen = ~later(queries, keys) if causal else None
+        grouped = queries.shape[-3] != keys.shape[-3]
+        answers = F.scaled_dot_product_attention(
+            asking, read, given, seen, scale=scale, enable_gqa=grouped
+        )
+        return answers.to(queries.dtype)
+    weights = attention_weights(queries, keys, causal, scale, None).to(exact)
+    return _grouped_product(weights, values.to(exact)).to(queries.dtype)
 
 
 attention_error = rebind(reference.attention_error, attention=attention)

@@ -1,6 +1,7 @@
 """Attention mass and heavy hitters, in batches of queries."""
 
 from fractions import Fraction
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -40,10 +41,16 @@ def attention_mass(
     return mass[..., 0 if span is None else tokens - span :].clone()
 
 
+@cache
+def as_decimal(ratio: float) -> Fraction:
+    """Return the decimal number that a ratio prints as."""
+    return Fraction(str(ratio))
+
+
 def heavy_hitter_mask(mass: Tensor, ratio: float, recent: int, outside_recent: bool) -> Tensor:
     tokens = mass.shape[-1]
     rivals = max(0, tokens - recent) if outside_recent else tokens
-    count = min(int(Fraction(str(ratio)) * tokens), rivals)
+    count = min(int(as_decimal(ratio) * tokens), rivals)
     if rivals == tokens:
         return largest(mass, count)
     mask = torch.zeros_like(mass, dtype=torch.bool)

@@ -50,10 +50,20 @@ def _best_of_all(shares: Tensor, places: Tensor) -> Tensor:
     heads, tokens = shares.shape[-2:]
     if on_cpu(shares) and shares.numel():
         keys = sortable(shares).reshape(-1, heads * tokens)
-        marked = array(keys) >= lowest_kept(keys, places.flatten())
-        counts = np.count_nonzero(marked.reshape(*shares.shape), -1)
-        if counts.sum() == int(places.sum()):
-            return torch.from_numpy(counts)  # no layer has a tie at its last place
+        every, last = array(keys), lowest_kept(keys, places.flatten())
+        shape = (-1, heads, tokens)
+        counts = np.count_nonzero((every >= last).reshape(shape), -1)
+        if counts.sum() != int(places.sum()):
+            counts = np.count_nonzero((every > last).reshape(shape), -1)
+            layer, head, _ = np.nonzero((every == last).reshape(shape))
+            # the rank of an entry at its layer's last place: after those above, in turn
+            group = layer * heads + head
+            rank = counts[layer, head] + np.arange(len(group)) - np.searchsorted(group, group)
+            order = np.lexsort((head, rank, layer))
+            turn = np.arange(len(order)) - np.searchsorted(layer, layer)
+            won = order[turn < (array(places).flatten() - counts.sum(-1))[layer]]
+            np.add.at(counts, (layer[won], head[won]), 1)
+        return torch.from_numpy(counts).view(shares.shape[:-1])
     by_rank = shares.sort(descending=True).values.transpose(-1, -2).flatten(-2)
     order = by_rank.sort(descending=True, stable=True).indices
     counts = torch.zeros(shares.shape[:-1], dtype=torch.int64, device=shares.device)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from reference.hubkv.refine import protected_mask
+from optimized.vector.hubkv.refine import protected_mask
 from reference.precision import widen
 
 
@@ -14,7 +14,9 @@ def autocorrelation(values: Tensor, distances: int) -> Tensor:
         return values.new_zeros(*values.shape[:-1], distances + 1)
     centred = values - values.mean(-1, keepdim=True)
     # zeros after the sequence keep its ends apart, float64 the rounding of long sequences small
-    length = tokens + distances
+    # few small prime factors: 8 to 16 times a power of two
+    unit = 1 << max(0, (tokens + distances).bit_length() - 4)
+    length = -(-(tokens + distances) // unit) * unit
     waves = torch.fft.rfft(centred.double(), length)
     sums = torch.fft.irfft(waves * waves.conj(), length)[..., : distances + 1]
     pairs = tokens - torch.arange(distances + 1, device=values.device)
@@ -35,10 +37,15 @@ def distance_profile(weights: Tensor, distances: int) -> Tensor:
 
 def attention_density(weights: Tensor, content: Tensor | None) -> Tensor:
     queries, tokens = weights.shape[-2:]
-    content = ~protected_mask(tokens) if content is None else content
+    content = _unprotected(tokens) if content is None else content
     asked = content[tokens - queries :].to(weights.device)
     weights = widen(weights)
     return (asked.to(weights.dtype) @ weights) / asked.sum()
+
+
+def _unprotected(tokens: int) -> Tensor:
+    """Return the mask of the content with the specification's ends."""
+    return ~protected_mask(tokens)  # pyright: ignore[reportCallIssue] dispatch adds defaults
 
 
 def content_series(values: Tensor, trimmed: int, sinks: int, recent: int | None) -> Tensor:

@@ -22,6 +22,12 @@ Content = tuple[Tensor, Tensor | None]  # scores (0 where protected), mask (None
 SLAB = 2**19
 
 
+def protected_mask(tokens: int, sinks: int, recent: int | None) -> Tensor:
+    mask = torch.zeros(tokens, dtype=torch.bool)
+    mask[:sinks] = mask[max(0, tokens - (tokens // 50 if recent is None else recent)) :] = True
+    return mask
+
+
 def hubkv_refine(
     scores: Tensor,
     ratio: float,
