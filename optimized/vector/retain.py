@@ -25,6 +25,9 @@ def retain(
     ratio: float | None,
     scope: str,
 ) -> Tensor:
+    if protected is None and scope == "head" and not isinstance(keep, Tensor):
+        count = keep if ratio is None else kept_count(scores.shape[-1], ratio)
+        return largest(scores, count or 0)
     pools = pooled(sortable(scores), scope)
     *rows, pool = pools.shape
     budget: Any = keep if ratio is None else kept_count(pool, ratio)
@@ -143,6 +146,8 @@ def lowest_kept(keys: Tensor, budgets: int | Tensor) -> np.ndarray:
     same = each if isinstance(each, int) else int(each[0]) if np.ptp(each) == 0 else 0
     if same:
         step, place = max(1, KEYS // tokens), tokens - same
+        if len(rows) <= step:
+            return np.partition(rows, place)[:, place, None]
         blocks = (rows[start : start + step] for start in range(0, len(rows), step))
         return np.concatenate([np.partition(block, place)[:, place, None] for block in blocks])
     place = np.clip(tokens - each, 0, tokens - 1)[:, None]
