@@ -96,7 +96,10 @@ def on_gpu(arguments: Iterable[object]) -> bool:
     """
     place = None
     for argument in arguments:
-        if isinstance(argument, HOLDING) and (first := next(tensors(argument), None)) is not None:
+        first = argument
+        if isinstance(argument, tuple):
+            first = next(tensors(argument), None)
+        if isinstance(first, Tensor):
             if not first.is_cuda or (place is not None and first.device != place):
                 return False
             place = first.device

@@ -13,7 +13,9 @@ from optimized.vector.compress import select_for_hex as torch_select_for_hex
 
 refine_rows = rebind(torch_refine_rows, refine=refine)
 best = rebind(torch_best, retain=retain)
-refine_and_retain = rebind(torch_refine_and_retain, refine_rows=refine_rows, best=best)
+refine_and_retain = rebind(
+    torch_refine_and_retain, refine=refine, retain=retain, refine_rows=refine_rows, best=best
+)
 select = rebind(vector.select, refine_and_retain=refine_and_retain)
 select_for_hex = rebind(torch_select_for_hex, refine_and_retain=refine_and_retain)
 compress = rebind(

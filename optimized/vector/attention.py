@@ -1,8 +1,10 @@
 """Attention with grouped queries as two batched products."""
 
 import math
+from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 import reference
@@ -56,9 +58,17 @@ def _grouped_product(left: Tensor, right: Tensor) -> Tensor:
 def attention(
     queries: Tensor, keys: Tensor, values: Tensor, causal: bool, scale: float | None
 ) -> Tensor:
-    weights = attention_weights(queries, keys, causal, scale, None)
-    exact = torch.promote_types(weights.dtype, values.dtype)
-    return _grouped_product(weights.to(exact), values.to(exact)).to(queries.dtype)
+    exact = widest(queries, keys, values)
+    if queries.numel() and keys.numel() and values.numel() and queries.ndim == 4:
+        asking, read, given = (x.to(exact) for x in (queries, keys, values))
+        seen = ~later(queries, keys) if causal else None
+        grouped = queries.shape[-3] != keys.shape[-3]
+        answers = F.scaled_dot_product_attention(
+            asking, read, given, seen, scale=scale, enable_gqa=grouped
+        )
+        return answers.to(queries.dtype)
+    weights = attention_weights(queries, keys, causal, scale, None).to(exact)
+    return _grouped_product(weights, values.to(exact)).to(queries.dtype)
 
 
 attention_error = rebind(reference.attention_error, attention=attention)
@@ -70,11 +80,14 @@ def attention_drawn(
     valid: Tensor | None,
     log_sum_exp: Tensor | None,
     exact: torch.dtype,
+    causal: bool = True,
+    reduce: Callable[[Tensor, int], Tensor] = torch.sum,
 ) -> Tensor:
     """Return the attention mass that each token receives from all queries of a query head.
 
     The result is `[*batch, kv_heads, group, tokens]`; the last query is at the last key. Only the
-    last columns need the causal mask. The queries of a group are one matrix per key head.
+    last columns need the causal mask. The queries of a group are one matrix per key head. `reduce`
+    may take the largest weight instead of the sum.
     """
     *batch, heads, count, width = queries.shape
     kv_heads, tokens = keys.shape[-3:-1]
@@ -89,7 +102,7 @@ def attention_drawn(
     if known is not None and blind is not None:
         known = known.masked_fill(blind, 0)
     out = cache.new_empty(rows, group, tokens, dtype=exact)
-    unseen = later(queries, queries)
+    unseen = later(queries, queries) if causal else None
     step = max(1, min(rows, WEIGHTS // max(1, group * count * tokens)))
     # all pieces share one buffer: new memory pages cost as much as the arithmetic
     given = [x for x in (queries, keys, log_sum_exp) if x is not None]
@@ -103,7 +116,8 @@ def attention_drawn(
         first, second = (None if room is None else room[: len(scaled)] for room in held)
         logits = torch.bmm(scaled, cache[piece].to(exact).mT, out=first)
         logits = logits.unflatten(1, (group, count))
-        logits[..., tokens - count :].masked_fill_(unseen, -torch.inf)
+        if unseen is not None:
+            logits[..., tokens - count :].masked_fill_(unseen, -torch.inf)
         if real is not None:
             logits.masked_fill_(~real[piece], -torch.inf)
         second = None if second is None else second.view_as(logits)
@@ -114,5 +128,5 @@ def attention_drawn(
             if blind is not None:
                 blank = torch.masked_fill if learns else Tensor.masked_fill_
                 weights = blank(weights, blind[piece], 0)
-        out[piece] = weights.sum(-2)
+        out[piece] = reduce(weights, -2)
     return out.view(*batch, kv_heads, group, tokens)

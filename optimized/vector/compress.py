@@ -44,6 +44,17 @@ def refine_and_retain(
     valid: Tensor | None,
     joint: bool = False,
 ) -> Tensor:
+    if valid is None and not (joint or vectors or isinstance(keep, Tensor)):
+        gate = ratio
+        if keep is not None:
+            layers = scored.scores.shape[0] if scope == "model" else 1
+            pool = layers * scored.scores.shape[-min(2, AXES[scope]) :].numel()
+            gate = max(0.0, 1 - keep / max(1, pool))
+        refined = scored.scores
+        if refinement is not None:
+            gate = None if gate is None else float(gate)
+            refined = refine(scored, refinement, keep=0, ratio=gate)
+        return retain(refined, scored.protected, keep=keep, ratio=ratio, scope=scope)
     rows = rows_of(scored, scope, valid, vectors)
     pools = joint_pools(rows, shields, scope) if joint else rows
     scores, protected = pools.scored

@@ -1,22 +1,24 @@
 """Eviction as one gather in position order."""
 
-import torch.nn.functional as F
+import torch
 from torch import Tensor
 
+from optimized.vector._by_numpy import places
 from reference.evict import DenseCache, RaggedCache
 
 
 def evict(keys: Tensor, values: Tensor, kept: Tensor) -> DenseCache | RaggedCache:
     *heads, tokens, width = keys.shape
-    counts = kept.sum(-1).flatten()
-    entries = kept.flatten().nonzero()[:, 0]
+    entries = places(kept)
+    number = kept.numel() // max(1, tokens)
+    offsets = torch.searchsorted(entries, tokens * torch.arange(number + 1, device=kept.device))
     left_keys = keys.reshape(kept.numel(), width).index_select(0, entries)
     left_values = values.reshape(kept.numel(), width).index_select(0, entries)
     positions = entries % max(1, tokens)
-    if bool((counts != counts[:1]).any()):
-        offsets = F.pad(counts.cumsum(0), (1, 0))
+    count = len(entries) // max(1, number)
+    if bool((offsets != count * torch.arange(number + 1, device=kept.device)).any()):
         return RaggedCache(left_keys, left_values, positions, offsets)
-    shape = (*heads, len(entries) // max(1, len(counts)))
+    shape = (*heads, count)
     return DenseCache(
         left_keys.view(*shape, width), left_values.view(*shape, width), positions.view(shape)
     )

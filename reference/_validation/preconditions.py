@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from reference._validation import checks
-from reference._validation.contract import ends, may_read_values
+from reference._validation.contract import any_true, ends, may_read_values
 
 AXES = {"head": 1, "layer": 2, "model": 3}
 """Number of last axes that share a budget; "model" also includes the first axis."""
@@ -97,7 +97,7 @@ def false_on_the_left(name: str, mask: Tensor | None) -> None:
     if mask is None or not may_read_values(mask):
         return
     gaps = mask[..., :-1] & ~mask[..., 1:]
-    if bool(gaps.any()):
+    if any_true(gaps):
         raise ValueError(
             f"{name} must be false on the left of a row only, got false after true at position "
             f"{int(gaps.nonzero()[0, -1]) + 1}"
@@ -157,12 +157,22 @@ def indexing(name: str, places: Tensor, count: int) -> None:
         nonnegative_at_most(name, low if low < 0 else high, count - 1)
 
 
+def reaches_each_place(places: Tensor) -> bool:
+    """Whether each row of indices has every place of the row."""
+    length = places.shape[-1]
+    low, high = ends(places)
+    if low < 0 or high >= length:
+        return False
+    rows = places.reshape(-1, length)
+    starts = length * torch.arange(len(rows), device=places.device)
+    reached = torch.zeros(rows.shape, dtype=torch.uint8, device=places.device).flatten()
+    return bool(reached.index_fill_(0, (rows + starts[:, None]).flatten(), 1).amin())
+
+
 def permuting(permutations: Tensor) -> None:
     """Refuse a tensor whose last axis holds no permutations."""
-    length = permutations.shape[-1]
-    ordered = torch.arange(length, device=permutations.device)
-    if not length or (
-        may_read_values(permutations) and bool((permutations.sort(-1).values != ordered).any())
+    if not permutations.shape[-1] or (
+        may_read_values(permutations) and not reaches_each_place(permutations)
     ):
         raise ValueError(
             "permutations must be permutations along the last axis, "

@@ -120,6 +120,9 @@ class BoundsTest(NamedTuple):
 
     hold: Callable[[Any], Any]
     said: str
+    low: float
+    high: float
+    open_below: bool
 
     @classmethod
     def of(cls, marks: Iterable[Any]) -> "BoundsTest | None":
@@ -137,7 +140,8 @@ class BoundsTest(NamedTuple):
             said = f"finite and {sign} {low}" if "lt" in ends else f"{sign} {low}"
         else:
             said = "finite" if "gt" in ends else "< inf and not NaN"
-        return cls(lambda value: above(value, low) & below(value, high), said)
+        hold = lambda value: above(value, low) & below(value, high)  # noqa: E731
+        return cls(hold, said, low, high, "gt" in ends)
 
 
 def split_annotation(annotation: Any) -> tuple[Any, list[Any]]:

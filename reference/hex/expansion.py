@@ -8,12 +8,12 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from reference._validation import checks
-from reference._validation.contract import may_read_values, requires
+from reference._validation.contract import any_true, may_read_values, requires
 
 
 def symmetric(adjacency: Tensor) -> None:
     """Refuse an adjacency matrix that is not symmetric."""
-    if may_read_values(adjacency) and not bool((adjacency == adjacency.T).all()):
+    if may_read_values(adjacency) and any_true(adjacency ^ adjacency.T.contiguous()):
         raise ValueError(f"adjacency must be symmetric, got shape {tuple(adjacency.shape)}")
 
 

@@ -15,7 +15,10 @@ from reference.hex.spectrum import ROUNDING, is_ramanujan, ramanujan_bound
 def one_for_each_edge(mask: Tensor, permutations: Tensor) -> None:
     """Refuse more or fewer permutations than edges."""
     if may_read_values(mask) or not mask.numel():
-        wanted, found = (int(mask.sum()), permutations.shape[1]), tuple(permutations.shape)
+        wanted, found = (
+            (int(mask.count_nonzero()), permutations.shape[1]),
+            tuple(permutations.shape),
+        )
         if found != wanted:
             raise ValueError(f"permutations must have shape {wanted} to fit mask, got {found}")
 

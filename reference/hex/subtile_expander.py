@@ -8,7 +8,7 @@ from annotated_types import Ge, Interval, Predicate
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from reference._validation.contract import may_read_values, requires
+from reference._validation.contract import ends, may_read_values, requires
 from reference._validation.preconditions import divides, multiple_of, permuting
 from reference._validation.types import Positive, Seed, Whole
 from reference.hex.expander import DRAWS
@@ -46,13 +46,15 @@ def degrees(tokens: int, heads: int, width: int, subtile: int) -> None:
 
 def four_bytes(codes: Tensor) -> None:
     """Refuse what are not four bytes, the first and the third odd."""
-    if may_read_values(codes):
+    if not may_read_values(codes):
+        return
+    low, high = ends(codes)
+    if low < 0 or high >= 2**32 or int((codes & 0x10001).amin()) != 0x10001:
         bad = (codes < 0) | (codes >= 2**32) | (codes & 0x10001 != 0x10001)
-        if bool(bad.any()):
-            raise ValueError(
-                "codes must be in [0, 2**32) with odd first and third bytes, "
-                f"got {codes[bad][0].item()}"
-            )
+        raise ValueError(
+            "codes must be in [0, 2**32) with odd first and third bytes, "
+            f"got {codes[bad][0].item()}"
+        )
 
 
 class SubtileExpander(NamedTuple):

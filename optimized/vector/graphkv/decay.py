@@ -26,17 +26,18 @@ def banish(scores: Tensor, neighbours: Tensor, rounds: int) -> Tensor:
 def lasting(weights: Tensor, neighbours: Tensor, strength: float, rule: str) -> Tensor:
     """Return the factor of one round for each token."""
     if rule == "product":
-        return torch.where(neighbours, torch.rsub(widen(weights), 1, alpha=strength), 1).prod(-2)
+        edges = widen(weights) * neighbours.view(torch.uint8)
+        return torch.rsub(edges, 1, alpha=strength).prod(-2)
     if rule == "sum":
-        return 1 - strength * torch.where(neighbours, widen(weights), 0).sum(-2)
+        return 1 - strength * (widen(weights) * neighbours.view(torch.uint8)).sum(-2)
     kept, reached = _of_the_last_source(1 - strength * widen(weights), neighbours)
     return torch.where(reached, kept, 1)
 
 
 def scaled(scores: Tensor, factor: Tensor, rounds: int) -> Tensor:
     """Return scores times the factor of every round, rounded once to the dtype of the scores."""
-    product = (scores.double() * factor**rounds).to(scores.dtype)
-    checks.refuse_overflow("scores", product.abs())
+    product = (scores.double() * (factor if rounds == 1 else factor**rounds)).to(scores.dtype)
+    checks.refuse_overflow("scores", product)
     return product
 
 

@@ -1,12 +1,15 @@
 """The graph without loops over sources."""
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from optimized.vector.retain import largest
+from optimized.vector._by_numpy import array, on_cpu, places
+from optimized.vector.retain import largest, ranked
 from reference._validation.contract import may_branch_on_values
 from reference.graphkv.graph import group_mean
 from reference.precision import widen
@@ -44,7 +47,7 @@ def cosine_edge_function(start: Tensor, end: Tensor, clamp: bool) -> Callable[[T
     first, reach = first_equal(end, norm), endless_where_zero(norm)
 
     def edges(sources: Tensor) -> Tensor:
-        source = widen(start.take_along_dim(sources[..., None], -2))
+        source = widen(rows_at(start, sources))
         length = endless_where_zero(torch.linalg.vector_norm(source, dim=-1))
         # divide the product once, not both vectors: exact where the lengths are exact
         inner = (source @ end.mT).div_(length[..., :, None] * reach[..., None, :])
@@ -56,6 +59,14 @@ def cosine_edge_function(start: Tensor, end: Tensor, clamp: bool) -> Callable[[T
     return edges
 
 
+def rows_at(vectors: Tensor, at: Tensor) -> Tensor:
+    """Return each graph's vectors at some tokens; whole rows are copied."""
+    *graphs, tokens, width = vectors.shape
+    first = tokens * torch.arange(prod(graphs), device=at.device).view(*graphs, 1)
+    rows = vectors.reshape(prod(graphs) * tokens, width)
+    return rows.index_select(0, (at + first).flatten()).view(*at.shape, width)
+
+
 def endless_where_zero(lengths: Tensor) -> Tensor:
     """Return infinity for a length of 0, so that every edge of the vector is 0."""
     return lengths.masked_fill(lengths == 0, torch.inf)
@@ -64,32 +75,34 @@ def endless_where_zero(lengths: Tensor) -> Tensor:
 def source_tokens(scores: Tensor, count: int, protected: Tensor | None) -> Tensor:
     if protected is not None:
         scores = scores.masked_fill(protected, -torch.inf)
-    if not may_branch_on_values(scores):
-        return scores.sort(dim=-1, descending=True, stable=True).indices[..., :count]
-    # the best in order of position, then of score: a stable sort leaves ties in order
-    places = largest(scores, count).nonzero()[:, -1].view(*scores.shape[:-1], count)
-    ranks = scores.gather(-1, places).sort(dim=-1, descending=True, stable=True).indices
-    return places.gather(-1, ranks)
+    return ranked(scores, count)
 
 
 def neighbours(
     weights: Tensor, sources: Tensor, count: int, protected: Tensor | None, spare_sources: bool
 ) -> Tensor:
-    reached = torch.zeros_like(weights, dtype=torch.bool)
     if not weights.numel():
-        return reached
+        return torch.zeros_like(weights, dtype=torch.bool)
     barred = protected
     if spare_sources:
         none = torch.zeros_like(weights[..., 0, :], dtype=torch.bool)
         barred = (none if barred is None else barred).scatter(-1, sources, True)
-    found, places = strongest(candidates(weights, sources, barred), count)
-    return reached.scatter_(-1, places, found > -torch.inf)
+    reached = torch.zeros_like(weights, dtype=torch.bool)
+    each = max(1, EDGES // weights[..., 0, :].numel())
+    parts = weights.split(each, -2), sources.split(each, -1), reached.split(each, -2)
+    for some, mine, into in zip(*parts, strict=True):
+        found, at = strongest(candidates(some, mine, barred), count)
+        into.scatter_(-1, at, found > -torch.inf)
+    return reached
 
 
 def candidates(weights: Tensor, sources: Tensor, barred: Tensor | None) -> Tensor:
     """Return the edges with minus infinity at the source itself and where `barred`."""
-    weights = weights.scatter(-1, sources[..., None], -torch.inf)
-    return weights if barred is None else weights.masked_fill_(barred[..., None, :], -torch.inf)
+    if barred is None:
+        return weights.scatter(-1, sources[..., None], -torch.inf)
+    # a sum is many times as fast as a mask that is filled
+    bars = weights.new_zeros(barred.shape).masked_fill_(barred, -torch.inf)
+    return (weights + bars[..., None, :]).scatter_(-1, sources[..., None], -torch.inf)
 
 
 def strongest(weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -99,7 +112,10 @@ def strongest(weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """
     tokens = weights.shape[-1]
     count = min(count, tokens)
-    found, places = weights.topk(min(count + 1, tokens), -1)
+    if on_cpu(weights) and weights.numel() and 0 < count < tokens:
+        first = (places(largest(weights, count)) % tokens).view(*weights.shape[:-1], count)
+        return weights.gather(-1, first), first
+    found, at = weights.topk(min(count + 1, tokens), -1)
     if 0 < count < tokens:
         last = found[..., count - 1 : count]
         tied = (last == found[..., count:]) & (last > -torch.inf)
@@ -108,8 +124,8 @@ def strongest(weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
             room = count - (found[..., :count] > last).sum(-1, keepdim=True)
             equal = weights == last.masked_fill(last == -torch.inf, torch.inf)
             taken = (weights > last) | equal & (equal.cumsum(-1, dtype=torch.int32) <= room)
-            found, places = weights.masked_fill(~taken, -torch.inf).topk(count, -1)
-    return found[..., :count], places[..., :count]
+            found, at = weights.masked_fill(~taken, -torch.inf).topk(count, -1)
+    return found[..., :count], at[..., :count]
 
 
 def first_equal(vectors: Tensor, norms: Tensor) -> Tensor | None:
@@ -123,7 +139,12 @@ def first_equal(vectors: Tensor, norms: Tensor) -> Tensor | None:
     if not vectors.numel():
         return None
     norm, total = ((x.float() + 0.0).view(torch.int32).long() for x in (norms, vectors.sum(-1)))
-    ranked, order = (norm << 32 | total & 0xFFFFFFFF).sort(dim=-1, stable=True)
+    both = norm << 32 | total & 0xFFFFFFFF
+    if on_cpu(both):
+        sums = np.sort(array(both))
+        if not (sums[..., 1:] == sums[..., :-1]).any():
+            return None
+    ranked, order = both.sort(dim=-1, stable=True)
     opens = torch.ones_like(ranked, dtype=torch.bool)
     opens[..., 1:] = ranked[..., 1:] != ranked[..., :-1]
     if may_branch_on_values(opens) and bool(opens.all()):

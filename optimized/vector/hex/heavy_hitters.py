@@ -1,20 +1,17 @@
 """Attention mass and heavy hitters, in batches of queries."""
 
 from fractions import Fraction
+from functools import cache
 
 import torch
 from torch import Tensor
 
-import reference
-from optimized._rebind import rebind
-from optimized.vector.attention import attention_weights
+from optimized.vector.attention import attention_drawn
 from optimized.vector.retain import largest
+from optimized.vector.scorers.h2o import QUERIES
 from reference._validation import checks
 from reference.attention import known_of
 from reference.precision import widest
-
-WEIGHTS = 2**21
-"""Most attention weights in memory at a time."""
 
 
 def attention_mass(
@@ -28,14 +25,13 @@ def attention_mass(
     tokens, count = keys.shape[-2], queries.shape[-2]
     exact = widest(queries, keys, log_sum_exp)
     mass = keys.new_zeros(*keys.shape[:-3], tokens, dtype=exact)
-    step = max(1, WEIGHTS // max(1, queries.shape[:-2].numel() * tokens))
-    for start in range(0, count, step):
-        stop = min(count, start + step)
+    for start in range(0, count, QUERIES):
+        stop = min(count, start + QUERIES)
         seen = tokens - count + stop if causal else tokens
         known = known_of(log_sum_exp, slice(start, stop))
         new = queries[..., start:stop, :]
-        weights = attention_weights(new, keys[..., :seen, :], causal, None, known)
-        mass[..., :seen] += weights.sum((-3, -2))
+        block = attention_drawn(new, keys[..., :seen, :], None, known, exact, causal)
+        mass[..., :seen] += block.sum((-3, -2))
     checks.refuse_overflow("queries", mass)
     if normalize and causal:
         last = torch.arange(tokens, 0, -1, device=keys.device)
@@ -45,13 +41,24 @@ def attention_mass(
     return mass[..., 0 if span is None else tokens - span :].clone()
 
 
+@cache
+def as_decimal(ratio: float) -> Fraction:
+    """Return the decimal number that a ratio prints as."""
+    return Fraction(str(ratio))
+
+
 def heavy_hitter_mask(mass: Tensor, ratio: float, recent: int, outside_recent: bool) -> Tensor:
     tokens = mass.shape[-1]
     rivals = max(0, tokens - recent) if outside_recent else tokens
-    count = min(int(Fraction(str(ratio)) * tokens), rivals)
+    count = min(int(as_decimal(ratio) * tokens), rivals)
+    if rivals == tokens:
+        return largest(mass, count)
     mask = torch.zeros_like(mass, dtype=torch.bool)
     mask[..., :rivals] = largest(mass[..., :rivals], count)
     return mask
 
 
-h2o_mask = rebind(reference.h2o_mask, heavy_hitter_mask=heavy_hitter_mask)
+def h2o_mask(mass: Tensor, ratio: float, recent: int, outside_recent: bool) -> Tensor:
+    mask = heavy_hitter_mask(mass, ratio, recent, outside_recent)
+    mask[..., max(0, mass.shape[-1] - recent) :] = True
+    return mask

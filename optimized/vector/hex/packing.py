@@ -10,6 +10,12 @@ from reference.hex.packing import word_count
 def pack_bits(codes: Tensor, bits: int) -> Tensor:
     *rows, length = codes.shape
     groups, count = -(-length // 8), word_count(length, bits)
+    if 8 % bits == 0 and codes.numel():  # no code crosses a byte
+        stream = F.pad(codes, (0, count * 32 // bits - length)).flatten()
+        while bits < 8:
+            pairs = stream.view(torch.int16)  # little-endian
+            stream, bits = (pairs | pairs >> 8 - bits).byte(), 2 * bits
+        return stream.view(torch.int32).view(*rows, count)
     places = bits * torch.arange(8, device=codes.device)
     eights = F.pad(codes, (0, 8 * groups - length)).unflatten(-1, (groups, 8)).long()
     # the eighth code of 8 bits reaches the sign bit; bytes are little-endian

@@ -5,11 +5,12 @@ import math
 import numpy as np
 import torch
 from scipy.linalg import eigh_tridiagonal
-from scipy.sparse import bmat, csr_array
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor
 
+from optimized.vector._by_numpy import places
 from reference.hex.spectrum import ROUNDING, ramanujan_bound
 
 DENSE = 256
@@ -36,7 +37,10 @@ class BipartiteGraph:
         """Return the graph of a mask."""
         graph = cls.__new__(cls)
         graph.shape = (mask.shape[0], mask.shape[1])
-        graph.matrix = csr_array(mask.cpu().numpy().astype(np.float64))
+        entries = places(mask.cpu()).numpy()
+        offsets = np.searchsorted(entries, mask.shape[1] * np.arange(mask.shape[0] + 1))
+        parts = np.ones(len(entries)), entries % max(1, mask.shape[1]), offsets
+        graph.matrix = csr_array(parts, shape=graph.shape)
         return graph
 
     def wide(self) -> csr_array:
@@ -48,7 +52,12 @@ class BipartiteGraph:
         """Count the connected components."""
         if 0 in self.shape:
             return sum(self.shape)
-        adjacency = bmat([[None, self.matrix], [self.matrix.T, None]], format="csr")
+        tokens, channels = self.shape
+        offsets, columns = self.matrix.indptr, self.matrix.indices + tokens
+        # an edge counts in both directions, so that channels need none of their own
+        offsets = np.append(offsets, np.full(channels, offsets[-1]))
+        parts = np.ones(len(columns), np.bool_), columns, offsets
+        adjacency = csr_array(parts, shape=(tokens + channels,) * 2)
         return int(connected_components(adjacency, directed=False, return_labels=False))
 
     def second_eigenvalue(self) -> float:

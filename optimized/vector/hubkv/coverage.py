@@ -3,9 +3,10 @@
 import torch
 from torch import Tensor
 
-import reference
-from optimized._rebind import rebind
-from reference.precision import widen
+from reference.precision import widen, widest
+
+WEIGHTS = 1 << 19
+"""Weights at a time, so that intermediate results fit into a CPU's cache."""
 
 
 def coverage_weights(scores: Tensor, kernel: Tensor) -> Tensor:
@@ -16,26 +17,34 @@ def coverage_weights(scores: Tensor, kernel: Tensor) -> Tensor:
 
 
 def marginal_gain(weights: Tensor, kept: Tensor) -> Tensor:
-    weights = widen(weights)
-    return gains(weights, _covered(weights, kept)).to(weights.dtype)
+    return gains(weights, _covered(weights, kept), widest(weights))
 
 
 def overlap(weights: Tensor, hub: int) -> Tensor:
-    weights = widen(weights)
-    scores = weights.sum(-2)
-    shared = torch.minimum(weights, weights[..., hub : hub + 1]).sum(-2)
+    best = widen(weights[..., hub : hub + 1])
+    parts = weights.split(columns_at_a_time(weights), -1)
+    both = [(torch.minimum(widen(part), best).sum(-2), widen(part).sum(-2)) for part in parts]
+    shared, scores = (torch.cat(sums, -1) for sums in zip(*both, strict=True))
     return torch.where(scores > 0, shared / scores, 0)
 
 
-def gains(weights: Tensor, covered: Tensor) -> Tensor:
-    """Return the gain of each token over what is `covered`, in float64."""
-    return (weights - covered[..., None]).clamp(min=0).sum(-2, dtype=torch.float64)
+def columns_at_a_time(weights: Tensor) -> int:
+    """Return how many columns, or as many rows, are computed at a time."""
+    return max(1, WEIGHTS // max(1, weights.shape[:-1].numel()))
+
+
+def gains(weights: Tensor, covered: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the gain of each token over what is `covered`, summed in a dtype."""
+    parts, covered = weights.split(columns_at_a_time(weights), -1), covered[..., None]
+    return torch.cat([(widen(part) - covered).relu_().sum(-2, dtype=dtype) for part in parts], -1)
 
 
 def _covered(weights: Tensor, kept: Tensor) -> Tensor:
     if weights.shape[-1] == 0:
-        return weights.new_zeros(weights.shape[:-1])
-    return weights.masked_fill(~kept[..., None, :], 0).amax(-1)
+        return weights.new_zeros(weights.shape[:-1], dtype=widest(weights))
+    taken, parts = kept[..., None, :], weights.split(columns_at_a_time(weights), -2)
+    return torch.cat([(widen(part) * taken).amax(-1) for part in parts], -1)
 
 
-coverage = rebind(reference.coverage, _covered=_covered)
+def coverage(weights: Tensor, kept: Tensor) -> Tensor:
+    return _covered(weights, kept).sum(-1)

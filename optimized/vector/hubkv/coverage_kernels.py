@@ -1,8 +1,10 @@
-"""The window kernel of the coverage objective as one comparison."""
+"""The window kernel of the coverage objective as one slice."""
 
 import torch
 from torch import Tensor
 
 
 def window_kernel(tokens: int, radius: int, dtype: torch.dtype) -> Tensor:
-    return (torch.arange(tokens) <= radius).to(dtype)
+    kernel = torch.zeros(tokens, dtype=dtype)
+    kernel[: radius + 1] = 1
+    return kernel

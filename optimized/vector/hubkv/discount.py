@@ -6,6 +6,8 @@ from torch import Tensor
 
 import reference
 from optimized._rebind import rebind
+from optimized.vector._by_numpy import array, on_cpu
+from reference.precision import widen
 
 
 def hub_mask(scores: Tensor, radius: int, protected: Tensor | None) -> Tensor:
@@ -13,9 +15,15 @@ def hub_mask(scores: Tensor, radius: int, protected: Tensor | None) -> Tensor:
         scores = scores.masked_fill(protected, -torch.inf)
     if radius == 0 or scores.numel() == 0:
         return torch.ones_like(scores, dtype=torch.bool) if protected is None else ~protected
+    if on_cpu(scores):
+        scores = widen(scores)
     before, after = maxima_before_and_after(scores, radius, -torch.inf)
     # the lowest index wins a tie: strict on the left, not on the right
-    hubs = (scores > before) & (scores >= after)
+    if on_cpu(scores):
+        here = array(scores)
+        hubs = torch.from_numpy((here > array(before)) & (here >= array(after)))
+    else:
+        hubs = (scores > before) & (scores >= after)
     return hubs if protected is None else hubs & ~protected
 
 
@@ -35,4 +43,9 @@ def maxima_before_and_after(keys: Tensor, radius: int, lowest: float) -> tuple[T
     return best[..., :tokens], best[..., radius + 1 : radius + 1 + tokens]
 
 
-smd = rebind(reference.smd, hub_mask=hub_mask)
+def discount(scores: Tensor, hubs: Tensor, gamma: float) -> Tensor:
+    # the discounted score is the smaller one, and the maximum many times as fast as `torch.where`
+    return torch.maximum(scores * hubs.view(torch.uint8), gamma * scores)
+
+
+smd = rebind(reference.smd, hub_mask=hub_mask, discount=discount)

@@ -1,15 +1,22 @@
 """Head budgets of all layers at once, in integer arithmetic."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from optimized.vector._by_numpy import array, on_cpu
 from optimized.vector.hubkv.head_calibration import variation
+from optimized.vector.retain import lowest_kept, sortable
+from reference._validation.contract import may_branch_on_values
 
 
 def head_budgets(
     scores: Tensor, keep: int, rule: str, protected: Tensor | None, epsilon: float
 ) -> Tensor:
     heads, tokens = scores.shape[-2:]
+    if protected is None and rule == "waterfill" and scores.numel():
+        places = torch.full((*scores.shape[:-2], 1), keep * heads, device=scores.device)
+        return _best_of_all(_fractions(scores.double()), places)
     if protected is None:
         protected = torch.zeros_like(scores, dtype=torch.bool)
     lowest = protected.sum(-1)
@@ -31,14 +38,32 @@ def head_budgets(
 
 def _fractions(weights: Tensor, inside: Tensor | None = None) -> Tensor:
     """Return the weights divided by their sum along the last axis; equal shares if all are 0."""
-    inside = torch.ones_like(weights) if inside is None else inside
     total = weights.sum(-1, keepdim=True)
+    if may_branch_on_values(total) and total.amin().item() > 0:
+        return weights / total
+    inside = torch.ones_like(weights) if inside is None else inside
     return torch.where(total > 0, weights / total, inside / inside.sum(-1, keepdim=True).clamp(1))
 
 
 def _best_of_all(shares: Tensor, places: Tensor) -> Tensor:
     """Return each head's number of entries among the best `places`; ties go to the better rank."""
-    heads = shares.shape[-2]
+    heads, tokens = shares.shape[-2:]
+    if on_cpu(shares) and shares.numel():
+        keys = sortable(shares).reshape(-1, heads * tokens)
+        every, last = array(keys), lowest_kept(keys, places.flatten())
+        shape = (-1, heads, tokens)
+        counts = np.count_nonzero((every >= last).reshape(shape), -1)
+        if counts.sum() != int(places.sum()):
+            counts = np.count_nonzero((every > last).reshape(shape), -1)
+            layer, head, _ = np.nonzero((every == last).reshape(shape))
+            # the rank of an entry at its layer's last place: after those above, in turn
+            group = layer * heads + head
+            rank = counts[layer, head] + np.arange(len(group)) - np.searchsorted(group, group)
+            order = np.lexsort((head, rank, layer))
+            turn = np.arange(len(order)) - np.searchsorted(layer, layer)
+            won = order[turn < (array(places).flatten() - counts.sum(-1))[layer]]
+            np.add.at(counts, (layer[won], head[won]), 1)
+        return torch.from_numpy(counts).view(shares.shape[:-1])
     by_rank = shares.sort(descending=True).values.transpose(-1, -2).flatten(-2)
     order = by_rank.sort(descending=True, stable=True).indices
     counts = torch.zeros(shares.shape[:-1], dtype=torch.int64, device=shares.device)

@@ -1,21 +1,27 @@
 """How importance clusters, over all distances and queries at once."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from reference.hubkv.refine import protected_mask
+from optimized.vector.hubkv.refine import protected_mask
 from reference.precision import widen
 
 
 def autocorrelation(values: Tensor, distances: int) -> Tensor:
     tokens = values.shape[-1]
     values = widen(values)
+    if not values.numel():
+        return values.new_zeros(*values.shape[:-1], distances + 1)
     centred = values - values.mean(-1, keepdim=True)
-    shifted = F.pad(centred, (0, distances)).unfold(-1, tokens, 1)
+    # zeros after the sequence keep its ends apart, float64 the rounding of long sequences small
+    # few small prime factors: 8 to 16 times a power of two
+    unit = 1 << max(0, (tokens + distances).bit_length() - 4)
+    length = -(-(tokens + distances) // unit) * unit
+    waves = torch.fft.rfft(centred.double(), length)
+    sums = torch.fft.irfft(waves * waves.conj(), length)[..., : distances + 1]
     pairs = tokens - torch.arange(distances + 1, device=values.device)
-    covariances = (shifted @ centred[..., None])[..., 0] / pairs
-    constant = (values == values[..., :1]).all(-1, keepdim=True)
+    covariances = (sums / pairs).to(values.dtype)
+    constant = values.amax(-1, keepdim=True) == values.amin(-1, keepdim=True)
     return torch.where(constant, 0, covariances / covariances[..., :1])
 
 
@@ -31,7 +37,18 @@ def distance_profile(weights: Tensor, distances: int) -> Tensor:
 
 def attention_density(weights: Tensor, content: Tensor | None) -> Tensor:
     queries, tokens = weights.shape[-2:]
-    content = ~protected_mask(tokens) if content is None else content
-    asked = content[tokens - queries :]
-    weights = widen(weights).masked_fill(~asked[:, None].to(weights.device), 0)
-    return weights.sum(-2) / asked.sum()
+    content = _unprotected(tokens) if content is None else content
+    asked = content[tokens - queries :].to(weights.device)
+    weights = widen(weights)
+    return (asked.to(weights.dtype) @ weights) / asked.sum()
+
+
+def _unprotected(tokens: int) -> Tensor:
+    """Return the mask of the content with the specification's ends."""
+    return ~protected_mask(tokens)  # pyright: ignore[reportCallIssue] dispatch adds defaults
+
+
+def content_series(values: Tensor, trimmed: int, sinks: int, recent: int | None) -> Tensor:
+    tokens = values.shape[-1]
+    stop = max(0, tokens - (tokens // 50 if recent is None else recent))
+    return values[..., min(sinks, stop) + trimmed : stop].clone()

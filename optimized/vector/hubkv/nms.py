@@ -1,7 +1,9 @@
-"""Non-maximum suppression, rebound to the vectorised hubs."""
+"""Non-maximum suppression as a discount of all but the vectorised hubs."""
 
-import reference
-from optimized._rebind import rebind
-from optimized.vector.hubkv.discount import hub_mask
+from torch import Tensor
 
-nms = rebind(reference.nms, hub_mask=hub_mask)
+from optimized.vector.hubkv.discount import discount, hub_mask
+
+
+def nms(scores: Tensor, radius: int, factor: float) -> Tensor:
+    return discount(scores, hub_mask(scores, radius, None), factor)

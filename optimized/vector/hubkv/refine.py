@@ -6,9 +6,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from optimized.vector._by_numpy import places
 from optimized.vector.hubkv.discount import maxima_before_and_after
 from optimized.vector.hubkv.head_calibration import variation
-from reference._validation.contract import may_branch_on_values
+from reference._validation.contract import any_true, may_branch_on_values
 from reference.hubkv.head_calibration import head_weights
 from reference.precision import widen
 
@@ -19,6 +20,12 @@ Content = tuple[Tensor, Tensor | None]  # scores (0 where protected), mask (None
 
 # Scores of a slab, which stay in the caches of the cores through all steps.
 SLAB = 2**19
+
+
+def protected_mask(tokens: int, sinks: int, recent: int | None) -> Tensor:
+    mask = torch.zeros(tokens, dtype=torch.bool)
+    mask[:sinks] = mask[max(0, tokens - (tokens // 50 if recent is None else recent)) :] = True
+    return mask
 
 
 def hubkv_refine(
@@ -86,11 +93,11 @@ def common_content_slice(protected: Tensor | None, tokens: int) -> slice | None:
         return slice(0, tokens)
     if not may_branch_on_values(protected):
         return None
-    mask = protected.view(torch.int8)
-    first = mask.flatten(0, -2)[0]
-    places = (first == 0).nonzero().flatten()
-    start, stop = (int(places[0]), int(places[-1]) + 1) if len(places) else (0, 0)
-    alike = stop - start == len(places) and not (mask ^ first).amax()
+    first = protected.flatten(0, -2)[0]
+    content = places(~first)
+    start, stop = content[[0, -1]].tolist() if len(content) else (0, -1)
+    stop += 1
+    alike = stop - start == len(content) and not any_true(protected ^ first)
     return slice(start, stop) if alike else None
 
 

@@ -1,16 +1,17 @@
-"""First touches of segments by one stable sort."""
+"""First touches of segments by one scatter."""
 
 import torch
 from torch import Tensor
 
 
 def segment_coverage(order: Tensor, tokens: int, segments: int) -> Tensor:
-    touched, pick = (segments * order // max(tokens, 1)).sort(dim=-1, stable=True)
-    # the stable sort keeps the order of picks in a segment: its first entry is the first touch
-    new = torch.ones_like(touched, dtype=torch.bool)
-    new[..., 1:] = touched.diff() != 0
-    first = torch.empty_like(new).scatter_(-1, pick, new)
-    return first.to(torch.float32) / segments
+    *batch, picks = order.shape
+    touched = segments * order // max(tokens, 1)
+    turn = torch.arange(picks, device=order.device).expand(order.shape)
+    # a segment that no pick touches is first touched after the last one
+    first = order.new_full((*batch, segments), picks).scatter_reduce(-1, touched, turn, "amin")
+    gains = order.new_zeros((*batch, picks + 1), dtype=torch.float32)
+    return gains.scatter_(-1, first, 1 / segments)[..., :picks].contiguous()
 
 
 def uniform_spread(tokens: int, picks: int) -> Tensor:

@@ -4,11 +4,12 @@ import torch
 from torch import Tensor
 
 from optimized._dispatch import checks_values_of
+from optimized.vector._by_numpy import on_cpu
 from reference import Scored
 from reference._validation.checks import finite_unless_its
 from reference.precision import widen
 
-# Keys of a block: their copy in float32 stays in a cache of the processor.
+# Keys of a block: their one copy in float32 stays in a cache of the processor.
 BLOCK = 1 << 12
 
 
@@ -27,7 +28,11 @@ def knorm(keys: Tensor, valid: Tensor | None, shift: bool) -> Scored:
 
 def norms(keys: Tensor) -> Tensor:
     """Return the Euclidean norm of each key, in the precision of statistics."""
-    if keys.itemsize > 2 or keys.is_cuda or torch.compiler.is_compiling() or not keys.numel():
+    if keys.itemsize > 2 or not on_cpu(keys) or not keys.numel() or keys.requires_grad:
         return widen(keys).norm(dim=-1)
-    rows = keys.reshape(-1, keys.shape[-1]).split(BLOCK)
-    return torch.cat([block.float().norm(dim=-1) for block in rows]).view(keys.shape[:-1])
+    rows = keys.reshape(-1, keys.shape[-1])
+    lengths = rows.new_empty(len(rows), dtype=torch.float32)
+    room = rows.new_empty(min(BLOCK, len(rows)), rows.shape[1], dtype=torch.float32)
+    for block, into in zip(rows.split(BLOCK), lengths.split(BLOCK), strict=True):
+        torch.linalg.vector_norm(room[: len(block)].copy_(block), dim=-1, out=into)
+    return lengths.view(keys.shape[:-1])

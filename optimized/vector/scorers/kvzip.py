@@ -5,8 +5,8 @@ from torch import Tensor
 
 import reference
 from optimized._rebind import rebind
+from optimized.vector.attention import attention_drawn
 from optimized.vector.scorers._padding import protected_ends
-from reference._validation.contract import may_branch_on_values
 from reference.precision import widest
 from reference.scorers._padding import valid_or_all
 
@@ -25,60 +25,51 @@ def kvzip_chunk(
     repeat_valid: Tensor | None,
     past: Tensor | None,
 ) -> Tensor:
-    valid, repeat_valid = valid_or_all(valid, keys), valid_or_all(repeat_valid, repeat_keys)
-    drawn = _drawn(queries, keys, repeat_keys, index * chunk, chunk, sinks, valid, repeat_valid)
+    exact = widest(queries, keys, repeat_keys)
+    *batch, kv_heads, tokens, _ = keys.shape
+    scores = keys.new_zeros(*batch, kv_heads, tokens + 1, dtype=exact)
+    offset = sinks + index * chunk
+    length = min(chunk, tokens - offset)
+    if length > 0 and scores.numel() and queries.numel():
+        if valid is None and repeat_valid is None:
+            parts = keys[..., :sinks, :], keys[..., offset : offset + length, :], repeat_keys
+            best = largest_weights(queries, torch.cat(parts, -2), None, exact)
+            scores[..., offset : offset + length] = best[..., sinks : sinks + length]
+        else:
+            valid = valid_or_all(valid, keys)
+            first = tokens - valid.sum(-1, keepdim=True)
+            places = first + offset + torch.arange(length, device=keys.device)
+            anchors = first + torch.arange(sinks, device=keys.device)
+            rows = torch.cat([anchors, places], -1).clamp(max=tokens - 1)[..., None, :, None]
+            seen = torch.cat([keys.take_along_dim(rows, -2), repeat_keys], -2)
+            every = torch.ones_like(anchors, dtype=torch.bool)
+            real = torch.cat([every, places < tokens, valid_or_all(repeat_valid, repeat_keys)], -1)
+            best = largest_weights(queries, seen, real, exact)
+            places = places.clamp(max=tokens)[..., None, :].expand(*batch, kv_heads, length)
+            scores.scatter_(-1, places, best[..., sinks : sinks + length])
+    drawn = scores[..., :tokens].clone()
     if past is None:
         return drawn
     exact = torch.promote_types(drawn.dtype, past.dtype)
     return torch.maximum(drawn.to(exact), past.to(exact))
 
 
-def _drawn(
-    queries: Tensor,
-    keys: Tensor,
-    repeat_keys: Tensor,
-    offset: int,
-    chunk: int,
-    sinks: int,
-    valid: Tensor,
-    repeat_valid: Tensor,
+def largest_weights(
+    queries: Tensor, seen: Tensor, real: Tensor | None, exact: torch.dtype
 ) -> Tensor:
-    """Return the maximum weight on each token of the chunk at `offset` after the sinks."""
-    exact = widest(queries, keys, repeat_keys)
-    *batch, kv_heads, tokens, width = keys.shape
-    scores = keys.new_zeros(*batch, kv_heads, tokens + 1, dtype=exact)
-    length = min(chunk, tokens - sinks - offset)
-    if length <= 0 or not scores.numel() or not queries.numel():
-        return scores[..., :tokens].clone()
-    first = tokens - valid.sum(-1, keepdim=True)
-    places = first + sinks + offset + torch.arange(length, device=keys.device)
-    anchors = first + torch.arange(sinks, device=keys.device)
-    within = places < tokens
-    rows = torch.cat([anchors, places], -1).clamp(max=tokens - 1)[..., None, :, None]
-    context = keys.take_along_dim(rows, -2).to(exact)
-    hidden = ~torch.cat([torch.ones_like(anchors, dtype=torch.bool), within, repeat_valid], -1)
-    seen = torch.cat([context, repeat_keys.to(exact)], -2)[..., None, :, :]
-    count, repeat = queries.shape[-2], repeat_keys.shape[-2]
-    asking = repeat_valid[..., repeat - count :]
-    whole = may_branch_on_values(hidden) and not bool(hidden.any())
-    scaled = queries.to(exact).unflatten(-3, (kv_heads, -1)) * width**-0.5
-    best = scores.new_zeros(*batch, kv_heads, length)
+    """Return the largest weight of each key over the queries, which are the last of a repeat."""
+    count, keys = queries.shape[-2], seen.shape[-2]
+    best = seen.new_zeros(seen.shape[:-1], dtype=exact)
     for start in range(0, count, QUERIES):
         stop = min(count, start + QUERIES)
-        heard = repeat - count + stop
-        logits = scaled[..., start:stop, :] @ seen[..., : sinks + length + heard, :].mT
-        later = torch.ones(stop - start, heard, dtype=torch.bool, device=keys.device)
-        logits[..., sinks + length :].masked_fill_(later.triu(heard - stop + start + 1), -torch.inf)
-        if not whole:
-            unseen = hidden[..., None, None, None, : sinks + length + heard]
-            logits.masked_fill_(unseen, -torch.inf)
-        weights = logits.softmax(-1)[..., sinks : sinks + length]
-        if not whole:
-            silent = ~(asking[..., start:stop, None] & within[..., None, :])[..., None, None, :, :]
-            weights = weights.masked_fill(silent, 0)
-        best = torch.maximum(best, weights.amax((-3, -2)))
-    places = places.clamp(max=tokens)[..., None, :].expand(best.shape)
-    return scores.scatter_(-1, places, best)[..., :tokens].clone()
+        heard = keys - count + stop
+        shown = None if real is None else real[..., :heard]
+        asking = queries[..., start:stop, :]
+        drawn = attention_drawn(
+            asking, seen[..., :heard, :], shown, None, exact, reduce=torch.amax
+        ).amax(-2)
+        best[..., :heard] = torch.maximum(best[..., :heard], drawn)
+    return best
 
 
 kvzip = rebind(reference.kvzip, kvzip_chunk=kvzip_chunk, protected_ends=protected_ends)
