@@ -315,8 +315,7 @@ def _tensor(name: str, annotation: Any, marks: Sequence[Any]) -> Check:
                 axes[axis] = length, name
             elif axes[axis][0] != length and axis != "_":
                 misfit(axis, length, shape, axes)
-        if bounds is not None:
-            within(name, value, bounds)
+        within(name, value, bounds)
 
     def misfit(axis: str, length: Any, shape: tuple[int, ...], axes: Axes) -> None:
         known, other = axes[axis]
@@ -334,9 +333,11 @@ def _tensor(name: str, annotation: Any, marks: Sequence[Any]) -> Check:
     return check
 
 
-def within(name: str, tensor: Tensor, bounds: BoundsTest, real: Tensor | None = None) -> None:
+def within(
+    name: str, tensor: Tensor, bounds: BoundsTest | None, real: Tensor | None = None
+) -> None:
     """Refuse values out of bounds; `real` masks the values that count."""
-    if not may_read_values(tensor) or surely_within(tensor, bounds):
+    if bounds is None or not may_read_values(tensor) or surely_within(tensor, bounds):
         return
     low, high = ends(tensor)
     if bounds.hold(low) and bounds.hold(high):
