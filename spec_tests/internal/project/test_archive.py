@@ -8,6 +8,7 @@ import sys
 import tarfile
 from io import BytesIO
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -39,8 +40,9 @@ def found():
 def archive(found, tmp_path_factory):
     """The folder of an unpacked archive."""
     folder = tmp_path_factory.mktemp("archive")
+    safely: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # from 3.11.4 on
     with tarfile.open(fileobj=BytesIO(packed(found))) as whole:
-        whole.extractall(folder, filter="data")
+        whole.extractall(folder, **safely)
     return next(folder.iterdir())
 
 
