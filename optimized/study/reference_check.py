@@ -52,10 +52,13 @@ def sample_calls() -> dict[str, Callable[[ModuleType], Any]]:
         "expected_attention": lambda kv: kv.expected_attention(
             spec.query_statistics(queries), keys, values, torch.eye(WIDTH)
         ),
+        "streaming_llm": lambda kv: kv.streaming_llm(keys),
         "hub_mask": lambda kv: kv.hub_mask(scores, **shielded),
         "hubkv_refine": lambda kv: kv.hubkv_refine(scores, 0.75, protected, *HubSettings()),
         "nms": lambda kv: kv.nms(scores, *NmsSettings()),
         "graphkv_refine": lambda kv: kv.graphkv_refine(scores, keys, keep, **shielded, **graph),
+        "protected_mask": lambda kv: kv.protected_mask(TOKENS),
+        "ranking": lambda kv: kv.ranking(scores),
         "retain": lambda kv: kv.retain(scores, **shielded, keep=keep),
         "evict": lambda kv: kv.evict(keys, values, ~protected),
         "select": lambda kv: kv.select(*held, keep=keep),
@@ -66,6 +69,7 @@ def sample_calls() -> dict[str, Callable[[ModuleType], Any]]:
         "gear_prefill": lambda kv: spec.gear_read(kv.gear_prefill(*some)),
         "gear_read": lambda kv: kv.gear_read(spec.gear_prefill(*some)),
         "attention_weights": lambda kv: kv.attention_weights(queries, keys),
+        "content_series": lambda kv: kv.content_series(scores),
         "autocorrelation": lambda kv: kv.autocorrelation(scores, 8),
         "segment_coverage": lambda kv: kv.segment_coverage(spec.ranking(scores), TOKENS, 8),
         "uniform_spread": lambda kv: kv.uniform_spread(TOKENS, 8),
