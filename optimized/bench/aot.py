@@ -88,20 +88,10 @@ def main(words: list[str]) -> None:
 
 def launches_of(one: Any) -> tuple[list[Any], int]:
     """Return the kernel launches of an operation, and the number of operators beside them."""
-    from optimized.bench import operations
     from optimized.bench.launch_recorder import Operators
+    from optimized.bench.operations import META
 
-    operators = Operators(operations.META)
-    cache = operations.packed_cache
-
-    def uncounted(*args: Any) -> Any:
-        before = operators.count
-        made = cache(*args)
-        operators.count = before
-        return made
-
-    # the cache that an operation attends to is no part of it
-    with patch.object(operations, "packed_cache", uncounted), operators:
+    with Operators(META) as operators:
         return one.launches, operators.count
 
 

@@ -25,6 +25,7 @@ from optimized.bench.launch_recorder import Launch, launched
 from optimized.hex_packed_layout import TILE, PackedCache, PackedSpans
 from optimized.kernels.evict import gathered, kept_per_block
 from optimized.kernels.hex import attention as launcher
+from optimized.kernels.hex._packed_decode_step import ready
 from optimized.kernels.hex.attention import RESIDENT, attend_packed, decode
 from optimized.kernels.hex.compress import coded_span, restored
 from reference import HexCache
@@ -204,9 +205,11 @@ def compressed(
             dict(queries=asked, cache=packed), dict(queries=asked, cache=held), made
         )
 
+    laid_out = packed_cache(config, rows, heads[1], tokens, width)
+    asked = empty(rows, heads[0], 1, width)
+
     def launch() -> object:
-        packed = packed_cache(config, rows, heads[1], tokens, width)
-        return attend_packed(empty(rows, heads[0], 1, width), packed, mass=mass)
+        return attend_packed(asked, laid_out, mass=mass)
 
     kind = f"{preset.partition('-')[0]}-{config.bits}{', mass' * mass}"
     shape = f"[{rows}, {heads[0]}, 1, {width}] float16, {tokens} tokens, {kind}"
@@ -233,10 +236,11 @@ def decoding(rows: int, tokens: int, preset: str, small: bool = False) -> Operat
         packed = PackedCache.of(held).in_room()
         return OperationInputs(new | dict(cache=packed), new | dict(cache=held), made)
 
+    packed = ready(packed_cache(config, rows, heads[1], tokens, width))
+    asked, key, value = (empty(rows, many, 1, width) for many in (heads[0], *heads[1:] * 2))
+
     def launch() -> object:
-        packed = packed_cache(config, rows, heads[1], tokens, width).in_room()
-        new = empty(rows, heads[1], 1, width)
-        return decode(empty(rows, heads[0], 1, width), new, new.clone(), packed)
+        return decode(asked, key, value, packed)
 
     kind = f"{preset.partition('-')[0]}-{config.bits}"
     shape = f"[{rows}, {heads[0]}, 1, {width}] float16, {tokens} tokens, {kind}"
