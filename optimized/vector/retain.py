@@ -8,13 +8,12 @@ import torch
 from torch import Tensor
 
 from optimized.vector._by_numpy import array, on_cpu, places
-from reference._validation.contract import any_true, may_branch_on_values
+from reference._validation.contract import INTEGERS, any_true, may_branch_on_values
 from reference.precision import widen
 from reference.retain import kept_count, pooled, require_budget_covers_protected, unpooled
 
 KEYS = 1 << 19
 """Keys at a time, so that a copy fits into a CPU's cache."""
-INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def retain(
