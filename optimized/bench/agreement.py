@@ -21,6 +21,7 @@ def agreement(functions: list[str], device: str, *words: str) -> int:
     file = Path(suite.origin).with_name("test_agreement.py")
     tests = " or ".join(f"[optimized-{name}]" for name in functions)
     chosen = ("-k", tests, "--impl", "optimized", "--device", device)
+    chosen += ("-p", "no:benchmark")  # it warns where xdist is active, and a warning is an error
     return run_pytest(str(file), "-q", "-p", "no:cacheprovider", *chosen, *words)
 
 

@@ -57,16 +57,28 @@ def lower(factor: Tensor, weights: Tensor, places: Tensor, strength: float, rule
 
     An edge of minus infinity reaches nothing.
     """
-    reached = (weights > -torch.inf).flatten(-2)
-    weights, places = weights.flatten(-2), places.flatten(-2)
+    reached = weights > -torch.inf
     left = 1 - strength * weights
     if rule == "product":
-        return factor.scatter_reduce(-1, places, left.where(reached, 1).to(factor), "prod")
+        return multiply_at(factor, places, left.where(reached, 1).to(factor))
+    left, reached, places = left.flatten(-2), reached.flatten(-2), places.flatten(-2)
     if rule == "sum":
         return factor.scatter_add(-1, places, (left - 1).where(reached, 0).to(factor))
     if rule == "evict":
-        return factor.scatter_reduce(-1, places, (~reached).to(factor), "prod")
+        return factor.scatter_reduce(-1, places, (~reached).to(factor), "amin")
     ranks = torch.arange(1, places.shape[-1] + 1, device=places.device).where(reached, 0)
     last = torch.zeros_like(factor, dtype=torch.int64).scatter_reduce(-1, places, ranks, "amax")
     final = left.gather(-1, (last - 1).clamp(min=0))
     return torch.where(last > 0, final.to(factor), factor)
+
+
+def multiply_at(factor: Tensor, places: Tensor, numbers: Tensor) -> Tensor:
+    """Return `factor` [graphs, tokens] times the numbers of each source at its places.
+
+    CUDA scatters products in no fixed order, which PyTorch's deterministic mode refuses.
+    """
+    if factor.is_cpu or not torch.are_deterministic_algorithms_enabled():
+        return factor.scatter_reduce(-1, places.flatten(-2), numbers.flatten(-2), "prod")
+    for place, number in zip(places.unbind(-2), numbers.unbind(-2), strict=True):
+        factor = factor.scatter(-1, place, factor.gather(-1, place) * number)
+    return factor
