@@ -128,18 +128,32 @@ def strongest(weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return found[..., :count], at[..., :count]
 
 
+def sum_of_bits(vectors: Tensor) -> Tensor:
+    """Return an integer for each vector, the same for equal ones.
+
+    A GPU adds the numbers of a row in an order that depends on where the row lies in memory. The
+    sum of integers does not depend on the order.
+    """
+    bits = (vectors + 0.0).view(torch.int32 if vectors.itemsize == 4 else torch.int64).long()
+    factors = 2 * torch.arange(bits.shape[-1], device=bits.device) + 1
+    return ((bits ^ bits >> 32) * (factors * 0x1E3779B97F4A7C15)).sum(-1)  # signs and exponents low
+
+
 def first_equal(vectors: Tensor, norms: Tensor) -> Tensor | None:
     """Return, for each token, the first token with an equal vector, possibly itself.
 
-    Tokens of equal norm and sum are compared with the first of them. So different vectors of one
-    norm and sum can hide an equal vector, but unequal ones never count as equal. None if no two
-    tokens are alike.
+    Tokens of equal norm and sum, on a GPU of equal bits, are compared with the first of them. So
+    different vectors of one norm and sum can hide an equal vector, but unequal ones never count as
+    equal. None if no two tokens are alike.
     """
     tokens = vectors.shape[-2]
     if not vectors.numel():
         return None
-    norm, total = ((x.float() + 0.0).view(torch.int32).long() for x in (norms, vectors.sum(-1)))
-    both = norm << 32 | total & 0xFFFFFFFF
+    if vectors.is_cpu:
+        norm, total = ((x.float() + 0.0).view(torch.int32).long() for x in (norms, vectors.sum(-1)))
+        both = norm << 32 | total & 0xFFFFFFFF
+    else:
+        both = sum_of_bits(vectors)
     if on_cpu(both):
         sums = np.sort(array(both))
         if not (sums[..., 1:] == sums[..., :-1]).any():

@@ -91,6 +91,7 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/graphkv/refine.py::_acting": "over the different sizes of a protected window",
     "vector/graphkv/refine.py::_left": "blocks of sources, as many as a cache holds",
     "vector/graphkv/refine.py::graphkv_refine": "ends of an edge, and parts of a batch",
+    "vector/graphkv/decay.py::multiply_at": "sources, on a GPU in deterministic mode",
     "vector/graphkv/graph.py::edges": "blocks of sources, as many as a cache holds",
     "vector/graphkv/graph.py::first_equal": "blocks of tokens, as many as a cache holds",
     "vector/compress.py::budgets_of": "over the different sizes of a pool",

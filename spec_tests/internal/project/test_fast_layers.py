@@ -19,6 +19,8 @@ import optimized
 import reference
 from optimized import kernels, vector
 from optimized._dispatch import dispatch, on_gpu
+from optimized.vector.graphkv.decay import multiply_at
+from optimized.vector.graphkv.graph import sum_of_bits
 from spec_tests.internal.project.loop_analysis import (
     ALLOWED_LOOPS,
     functions_with_loops,
@@ -252,3 +254,23 @@ def test_a_trusted_body_does_no_more_on_a_cpu(name):
             BODIES[name](given)
         counted.append(len(operations.found))
     assert 0 < counted[1] <= counted[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_vectors_are_equal_where_their_sums_of_bits_are(dtype):
+    """A GPU finds equal keys so; the sum of their numbers depends on where they lie in memory."""
+    vectors = torch.randint(-1, 2, (2, 60, 3), dtype=dtype)
+    vectors = vectors.where(vectors != 0, torch.where(torch.rand(2, 60, 3) < 0.5, 0.0, -0.0))
+    sums = sum_of_bits(vectors)
+    equal = (vectors[:, :, None] == vectors[:, None]).all(-1)
+    assert torch.equal(sums[:, :, None] == sums[:, None], equal)
+
+
+def test_products_of_sources_are_those_that_a_cpu_scatters(monkeypatch):
+    """A GPU in deterministic mode multiplies them source by source."""
+    places = torch.rand(3, 5, 50).argsort(-1)[..., :7]
+    factor, numbers = torch.rand(3, 50).double(), torch.rand(3, 5, 7).double()
+    scattered = multiply_at(factor, places, numbers)
+    monkeypatch.setattr(torch.Tensor, "is_cpu", False)
+    assert torch.are_deterministic_algorithms_enabled()
+    assert torch.equal(multiply_at(factor, places, numbers), scattered)
