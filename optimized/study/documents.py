@@ -133,7 +133,7 @@ class Maker:
         Raises:
             ValueError: the text is too short for the context, or the context for the facts.
         """
-        known = facts(rng, needles, self.words)
+        known = facts(rng, min(needles, context), self.words)  # more have no room
         stated = [self.ids(fact.stated()) for fact in known]
         body = context - len(self.prefix) - sum(map(len, stated))
         if body < 8:
