@@ -204,8 +204,8 @@ def test_the_table_has_a_line_a_row(command, capsys):
         (
             "1",
             0,
-            "With the full cache the model answers 0.0% of the questions, less than a tenth: they are "
-            "written as in Python, cannot compare systems here, and are left out.",
+            "With the full cache the model answers 0.0% of the questions, less than a tenth: they "
+            "are written as in Python, cannot compare systems here, and are left out.",
         ),
     ],
 )
