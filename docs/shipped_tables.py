@@ -7,7 +7,7 @@ the same files.
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -224,7 +224,7 @@ def modes(measured: Figures) -> Iterator[list[str]]:
             ]
 
 
-def spread(interval: list[float], form: str, sure: bool = False) -> str:
+def spread(interval: Sequence[float], form: str, sure: bool = False) -> str:
     """Return a mean with its interval, bold where a test finds that it is not 0."""
     middle, low, high = (format(bound, form) for bound in interval)
     text = f"{middle} ({low} … {high})"

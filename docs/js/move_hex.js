@@ -201,8 +201,8 @@ move(
     const large = Object.values(kv.hex_size({ config, tokens: 960 })).reduce((a, b) => a + b)
     const graph = degree
       ? `The graph of the ${degree * SPAN} entries that the expander keeps has a second singular value of ` +
-        `${three(second)}; the Ramanujan bound of its degree is ${three(bound)}. With whole rows the ` +
-        "graph has no common degree, and no such bound." : ""
+        `${three(second)}; the Ramanujan bound of its degree is ${three(bound)}.` +
+        (found.dynamic.some(Boolean) ? " With whole rows there is no common degree, and no bound." : "") : ""
     const entries = found.kept.flat(2)
     return [
       `${entries.filter(Boolean).length} of ${entries.length} entries of the span are kept, ` +
