@@ -104,7 +104,7 @@ def verdict_lines(figures: dict[str, Any]) -> Iterator[str]:
             cell += f" {one['needles'][0]:+6.1%} {one['signs'][1]}"
         pairs.setdefault(one["claim"], {}).setdefault(pair, []).append(cell)
     for claim, some in pairs.items():
-        yield f"\n{claim}: {what} (+ better, - worse, = no difference seen{few})"
+        yield f"\n{claim}: {what} (+ better, - worse, = not significant{few})"
         width = max(len(one) for one, _ in some)
         for (one, _), found in some.items():
             yield f"  {one:<{width}}  " + "   ".join(found)

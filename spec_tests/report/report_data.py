@@ -317,9 +317,7 @@ def likely_mutants(claims: list[dict[str, Any]]) -> list[str]:
     matches = Counter(mutant for claim in claims for mutant in claim["lies"])
     asked = sum(bool(claim["snippet"]) for claim in claims)
     best = max(matches.values(), default=0)
-    named = [
-        mutant for mutant in claims[0]["lies"] if matches[mutant] == best and 2 * best > asked
-    ]
+    named = [mutant for mutant in claims[0]["lies"] if matches[mutant] == best and 2 * best > asked]
     return named if len(named) <= MOST else []
 
 

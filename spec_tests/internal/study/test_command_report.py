@@ -238,7 +238,7 @@ def test_needles_count_from_a_tenth_on(found, compared):
 @pytest.mark.parametrize(
     ("signs", "said"),
     [
-        ("==", "no difference seen"),
+        ("==", "not significant"),
         ("=-", "needles <span class=worse>worse</span>"),
         ("+=", "text <span class=better>better</span>"),
         ("??", "no verdict, too few documents"),
