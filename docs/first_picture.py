@@ -20,7 +20,7 @@ LINES = (
     ("kvzip", "KVzip", INK, "-", "o", (10, -7, "left")),
     ("kvzip+hubkv", "KVzip + HubKV", STRONG, "--", "o", (9, -4, "left")),
     ("snapkv", "SnapKV", INK, "-", "s", (8, -8, "left")),
-    ("snapkv+graphkv", "SnapKV + GraphKV", WEAK, "--", "s", (-8, 4, "right")),
+    ("snapkv+graphkv", "SnapKV + GraphKV, remedied", WEAK, "--", "s", (-8, 4, "right")),
     ("random", "random choice", INK, ":", "", (-8, 6, "right")),
     ("hex-3", "HEX-3", BLUE, "", "D", (-6, -14, "right")),
     ("hex-4", "HEX-4", BLUE, "", "D", (6, -14, "left")),

@@ -5,15 +5,15 @@ that it rests on, and the build fails where they do not hold.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
 from drawing import FOLDER
 from one_prompt import NAMES
-from shipped_tables import RUNS, SURE, Figures
+from shipped_tables import RUNS, SURE, Figures, hidden
 
-from optimized import HubSettings
+from optimized.study.table import widen
 
 RANKED = {
     name: NAMES[name]
@@ -64,6 +64,21 @@ class Run:
         signs = self.verdicts[claim, system, ratio]["signs"]
         return signs[("text", "facts").index(what)]
 
+    def change(self, claim: str, system: str, ratio: float | None, what: str = "facts") -> str:
+        """Return a difference, its interval and whether the run's test calls it significant."""
+        one, sign = self.verdicts[claim, system, ratio], self.sign(claim, system, ratio, what)
+        if what == "facts":
+            return in_points(widen(one["needles"], hidden(self.figures)), sign != "=")
+        mean, low, high = one["bits"]
+        verdict = "not significant" if sign == "=" else "significant"
+        return f"{mean:+.4f} bits per byte ({low:+.4f} … {high:+.4f}; {verdict})"
+
+
+def in_points(found: Sequence[float], sure: bool) -> str:
+    """Return a difference of shares in points, its interval and its verdict."""
+    mean, low, high = (100 * number for number in found)
+    return f"{mean:+.1f} points ({low:+.1f} … {high:+.1f}; {'' if sure else 'not '}significant)"
+
 
 @cache
 def run(model: str = "words", reading: str = "remedied") -> Run:
@@ -109,16 +124,17 @@ HUBKV, GRAPHKV, STORES, CHANCE = (
 def hubkv() -> str:
     """Return what HubKV does over KVzip."""
     one = run()
-    base, ours = ({r: one.facts(name, r) for r in (0.9, 0.95)} for name in ("kvzip", "kvzip+hubkv"))
+    base, ours = (one.facts(name, 0.95) for name in ("kvzip", "kvzip+hubkv"))
     signs = [one.sign(HUBKV, "kvzip+hubkv", r, "facts") for r in (0.5, 0.75, 0.9, 0.95)]
     return given(
-        "Not in this run: up to 90 % removed HubKV makes no significant difference to KVzip, with "
-        f"{percent(ours[0.9])} of the facts found instead of {percent(base[0.9])}. At 95 % it "
-        f"**loses {points(base[0.95], ours[0.95])}**, from {percent(base[0.95])} to "
-        f"{percent(ours[0.95])}, and the cause is [the discount](discount.md).",
+        "Not in this run: at 90 % removed HubKV changes the facts that KVzip finds by "
+        f"{one.change(HUBKV, 'kvzip+hubkv', 0.9)}, and at 75 % by "
+        f"{one.change(HUBKV, 'kvzip+hubkv', 0.75)}. At 95 % it **loses {points(base, ours)}**, "
+        f"from {percent(base)} to {percent(ours)}, and the cause is [the discount](discount.md).",
         no_difference_to_90=signs[:3] == ["="] * 3,
         loss_at_95=signs[3] == "-",
-        the_discount_as_cause=discount_alone_loses() and not lost("without neighbours", "0.95"),
+        the_discount_as_cause=lost("without head weights", "0.95")
+        and not lost("without neighbours", "0.95"),
     )
 
 
@@ -127,15 +143,16 @@ def variant(name: str, ratio: str) -> Figures:
     return read("words", "facts")["ratios"][ratio][name]
 
 
+def against_kvzip(name: str, ratio: str) -> str:
+    """Return how many facts a variant of HubKV finds more than KVzip."""
+    row = variant(name, ratio)["against KVzip"]
+    return in_points(widen(row["needles"], hidden(run().figures)), row["p of needles"] <= SURE)
+
+
 def lost(name: str, ratio: str) -> bool:
     """Return whether a variant of HubKV finds significantly fewer facts than KVzip."""
     row = variant(name, ratio)["against KVzip"]
     return row["p of needles"] <= SURE and row["needles"][0] < 0
-
-
-def discount_alone_loses() -> bool:
-    """Return whether the discount without head weights loses facts at 95 % removed."""
-    return lost("without head weights", "0.95")
 
 
 def discount() -> str:
@@ -143,45 +160,24 @@ def discount() -> str:
     alone, base = variant("without head weights", "0.95"), variant("KVzip", "0.95")
     return given(
         f"The discount alone, without head weights, finds {percent(alone['needles'])} of the facts "
-        f"at 95 % removed, where KVzip finds {percent(base['needles'])}; up to 90 % it makes no "
-        "significant difference. It discounts the neighbours of a hub, which are the rest of the "
-        f"fact: of the heads that keep some of a value, {percent(alone['whole'])} keep all of it, "
-        f"against {percent(base['whole'])}.",
-        loss_at_95=discount_alone_loses(),
+        f"at 95 % removed, where KVzip finds {percent(base['needles'])}; at 90 % the difference is "
+        f"{against_kvzip('without head weights', '0.9')}. It discounts the neighbours of a hub, "
+        "which are the rest of the fact: of the heads that keep some of a value, "
+        f"{percent(alone['whole'])} keep all of it, against {percent(base['whole'])}.",
+        loss_at_95=lost("without head weights", "0.95"),
         no_loss_to_90=not any(lost("without head weights", ratio) for ratio in ("0.8", "0.9")),
     )
 
 
 def head_calibration() -> str:
     """Return what head weights do without the discount."""
-    found = {
-        (name, ratio): percent(variant(name, ratio)["needles"])
-        for name in ("KVzip", "without neighbours")
-        for ratio in ("0.95", "0.97")
-    }
+    base, alone = (variant(name, "0.97")["needles"] for name in ("KVzip", "without neighbours"))
     return given(
-        "Head weights alone, without the discount, make no significant difference up to 95 % "
-        f"removed: {found['without neighbours', '0.95']} of the facts, where KVzip finds "
-        f"{found['KVzip', '0.95']}. At 97 % they **lose** more than half of them, with "
-        f"{found['without neighbours', '0.97']} instead of {found['KVzip', '0.97']}.",
-        no_loss_to_95=not any(lost("without neighbours", r) for r in ("0.8", "0.9", "0.95")),
+        "Head weights alone, without the discount, change the facts that KVzip finds at 95 % "
+        f"removed by {against_kvzip('without neighbours', '0.95')}. At 97 % they **lose** more "
+        f"than half of them, with {percent(alone)} instead of {percent(base)}.",
         loss_at_97=lost("without neighbours", "0.97"),
-        more_than_half=variant("without neighbours", "0.97")["needles"]
-        < variant("KVzip", "0.97")["needles"] / 2,
-    )
-
-
-def ratio_gate() -> str:
-    """Return what HubKV does where the gate lets little and much through."""
-    one, power = run(), HubSettings().power
-    moved = {r: one.facts("kvzip+hubkv", r) - one.facts("kvzip", r) for r in (0.5, 0.75, 0.95)}
-    return given(
-        f"At 50 % and 75 % removed the gate applies {percent(0.5**power)} and "
-        f"{percent(0.75**power)} of the correction, and HubKV finds exactly as many facts as "
-        "KVzip. "
-        f"At 95 % it applies {percent(0.95**power)}, and HubKV **loses {points(0, moved[0.95])}**; "
-        "the run does not vary the gate at one ratio.",
-        equal_facts=moved[0.5] == moved[0.75] == 0,
+        more_than_half=alone < base / 2,
     )
 
 
@@ -197,20 +193,24 @@ def graphkv() -> str:
         ]
         for ratio in (0.5, 0.75, 0.9, 0.95)
     }
+    few = [(system, ratio) for system in bases for ratio in (0.9, 0.95)]
+    most = max(few, key=lambda key: one.verdicts[GRAPHKV, *key]["needles"][0])
     as_printed = {
         letter.sign(GRAPHKV, *key[1:], "facts") for key in letter.verdicts if key[0] == GRAPHKV
     }
-    alone, ours = (percent(one.facts(name, 0.5)) for name in ("snapkv", "snapkv+graphkv"))
+    alone, ours, chance = (
+        percent(one.facts(name, 0.5)) for name in ("snapkv", "snapkv+graphkv", "random")
+    )
     return given(
-        "With the corrections of the [errata](../errata/graphkv.md) GraphKV finds more facts over "
-        f"{len(better[0.5])} of {len(bases)} scorers at 50 % removed, such as {ours} instead of "
-        f"{alone} over SnapKV, and over {len(better[0.75])} at 75 % ({listed(better[0.75])}). At "
-        "90 % and 95 % **no difference is seen**, and as printed it finds more facts at no ratio.",
+        "As printed, no: over SnapKV at 50 % removed it changes the facts found by "
+        f"{letter.change(GRAPHKV, 'snapkv+graphkv', 0.5)}, and **no comparison finds significantly "
+        "more**. With five corrections of ours ([errata](../errata/graphkv.md)) it finds more over "
+        f"{len(better[0.5])} of {len(bases)} scorers at 50 %, such as {ours} instead of {alone} "
+        f"over SnapKV, where a random choice finds {chance}, and over {len(better[0.75])} at 75 % "
+        f"({listed(better[0.75])}). At 90 % and 95 % no comparison is significant; the largest "
+        f"difference is {one.change(GRAPHKV, *most)}, of `{most[0]}`.",
         none_at_90_and_95=not better[0.9] and not better[0.95],
         none_as_printed=as_printed == {"="},
-        none_worse=all(
-            one.sign(GRAPHKV, system, ratio, "facts") != "-" for system in bases for ratio in better
-        ),
         snapkv="SnapKV" in better[0.5],
     )
 
@@ -218,15 +218,15 @@ def graphkv() -> str:
 def decay() -> str:
     """Return how much of GraphKV's gain comes from its graph."""
     rows = {(row["base"], row["ratio"]): row for row in read("words", "facts")["graph"]}
-    snapkv, knorm = rows["snapkv", 0.5], rows["knorm", 0.5]
-    base, ours, control = map(percent, snapkv["needles"])
-    part = (knorm["needles"][2] - knorm["needles"][0]) / (knorm["needles"][1] - knorm["needles"][0])
+    cake, knorm = rows["cake", 0.75], rows["knorm", 0.5]
+    base, ours, control = (percent(share, 1) for share in cake["needles"])
     return given(
-        f"At 50 % removed SnapKV finds {base} of the facts, and {ours} with decay over the graph "
-        f"of its keys; if the keys are assigned to other tokens, {control}. Over KNorm the decay "
-        f"of any entries has {percent(part)} of the gain, and with 90 % or more removed there is "
-        "**no gain** over any scorer.",
-        the_graph_as_cause=snapkv["p of graph against shuffled"] <= SURE,
+        f"With our corrections, CAKE at 75 % removed finds {base} of the facts, and {ours} with "
+        f"decay over the graph of its keys; if the keys are assigned to other tokens, {control}. "
+        f"The graph's own share is {own_share(cake)}. Over KNorm at 50 % it is {own_share(knorm)}, "
+        f"of {in_points(run().verdicts[GRAPHKV, 'knorm+graphkv', 0.5]['needles'], True)} in all. "
+        "With 90 % or more removed **no gain** is significant.",
+        the_graph_as_cause=cake["p of graph against shuffled"] <= SURE,
         no_gain_at_90=all(
             run().sign(GRAPHKV, system, ratio, "facts") != "+"
             for claim, system, ratio in run().verdicts
@@ -235,24 +235,26 @@ def decay() -> str:
     )
 
 
+def own_share(row: Figures) -> str:
+    """Return what GraphKV finds with its graph more than with keys of other tokens."""
+    return in_points(row["graph against shuffled"], row["p of graph against shuffled"] <= SURE)
+
+
 def hex_cache() -> str:
     """Return what HEX-4 and HEX-3 lose against the full cache."""
     one, letter = run(), run(reading="letter")
     return given(
-        f"HEX-4 finds {percent(one.facts('hex-4'), 1)} of the facts in {one.stored('hex-4')} of "
-        "the "
-        f"bytes and HEX-3 {percent(one.facts('hex-3'), 1)} in {one.stored('hex-3')}, no "
-        "significant "
-        f"loss from the full cache's {percent(one.facts('full'), 1)}. HEX-3 **predicts text "
-        "worse**, "
-        f"by {one.bits('hex-3')} bits per byte; HEX-4's {one.bits('hex-4')} is not significant "
-        f"(as printed {letter.bits('hex-4')}, which is), and KIVI-4 loses {one.bits('kivi-4')} in "
-        f"{one.stored('kivi-4')} of the bytes.",
-        facts=all(one.sign(STORES, name, None, "facts") == "=" for name in ("hex-3", "hex-4")),
+        f"The full cache finds {percent(one.facts('full'), 1)} of the facts. With HEX-4, in "
+        f"{one.stored('hex-4')} of the bytes, the difference is "
+        f"{one.change(STORES, 'hex-4', None)}, with HEX-3, in {one.stored('hex-3')}, "
+        f"{one.change(STORES, 'hex-3', None)}. HEX-3 **predicts text worse**, "
+        f"by {one.change(STORES, 'hex-3', None, 'text')}; HEX-4 by "
+        f"{one.change(STORES, 'hex-4', None, 'text')}, and as printed "
+        f"{letter.change(STORES, 'hex-4', None, 'text')}. KIVI-4 has "
+        f"{one.change(STORES, 'kivi-4', None, 'text')} in {one.stored('kivi-4')} of the bytes. The "
+        "tests of a run are corrected for all of them together; the two readings were not "
+        "compared.",
         text=one.sign(STORES, "hex-3", None, "text") == "-",
-        text_of_hex_4=one.sign(STORES, "hex-4", None, "text") == "=",
-        text_of_hex_4_as_printed=letter.sign(STORES, "hex-4", None, "text") == "-",
-        text_of_kivi_4=one.sign(STORES, "kivi-4", None, "text") == "=",
     )
 
 
@@ -275,47 +277,12 @@ def kcvt() -> str:
     """Return what codes of 3 bits cost without an expander or heavy hitters."""
     one = run()
     return given(
-        "KCVT-3, which has no expander and no heavy hitters, finds "
-        f"{percent(one.facts('kcvt-3'), 1)} of the facts in {one.stored('kcvt-3')} of the bytes, "
-        "no "
-        f"significant loss from {percent(one.facts('full'), 1)}. It **predicts text worse** by "
-        f"{one.bits('kcvt-3')} bits per byte, and HEX-3 by {one.bits('hex-3')} in "
-        f"{one.stored('hex-3')} of the bytes.",
-        facts=one.sign(STORES, "kcvt-3", None, "facts") == "=",
+        "KCVT-3, which has no expander and no heavy hitters, changes the facts found by "
+        f"{one.change(STORES, 'kcvt-3', None)} in {one.stored('kcvt-3')} of the bytes. It "
+        f"**predicts text worse** by {one.change(STORES, 'kcvt-3', None, 'text')}, and HEX-3 by "
+        f"{one.bits('hex-3')} in {one.stored('hex-3')} of the bytes.",
         text=one.sign(STORES, "kcvt-3", None, "text") == "-",
-        text_of_hex_3=one.sign(STORES, "hex-3", None, "text") == "-",
     )
-
-
-def ablation(row: str) -> tuple[float, str]:
-    """Return how far attention moves, and the bytes, of a row of HEX's Table 4."""
-    shown = {one["name"]: one["numbers"] for one in run().figures["pictures"]}
-    found = shown["hex_ablations"]["rows"][row]
-    return found["deviation"], f"{found['percent']:.0f} %"
-
-
-def part_of_hex(name: str, without: str) -> str:
-    """Return what HEX loses without one of its parts."""
-    (full, nbytes), (less, fewer) = ablation("3-full"), ablation(f"3-{without}")
-    full_4, less_4 = ablation("4-full")[0], ablation(f"4-{without}")[0]
-    tuned, tuned_bytes = ablation(f"4-{without}-EO")
-    closer = "**closer than HEX-4**" if tuned < full_4 else "farther"
-    return given(
-        f"A little: without {name}, attention moves by {percent(less, 1)} of its length instead of "
-        f"{percent(full, 1)} at 3 bits, and by {percent(less_4, 1)} instead of "
-        f"{percent(full_4, 1)} "
-        f"at 4 bits, in {fewer} of the bytes instead of {nbytes} at 3 bits. Given about as many "
-        f"bytes as HEX-4 ({tuned_bytes} and {ablation('4-full')[1]}), HEX-4 without {name} is "
-        f"{closer}, with {percent(tuned, 2)} against {percent(full_4, 2)}; this is the mean of "
-        f"{run_documents()} documents, without a test.",
-        help=less > full and less_4 > full_4,
-    )
-
-
-def run_documents() -> int:
-    """Return the number of documents of the ablations of HEX."""
-    shown = {one["name"]: one["numbers"] for one in run().figures["pictures"]}
-    return shown["hex_ablations"]["documents"]
 
 
 def scorer(system: str) -> Callable[[], str]:
@@ -323,27 +290,17 @@ def scorer(system: str) -> Callable[[], str]:
 
     def told() -> str:
         one = run()
-        words = {
-            "+": "more than",
-            "-": "**fewer than**",
-            "=": "not significantly different from",
-        }
+        words = {"+": "more than", "-": "**fewer than**", "=": "beside"}
         half, tenth = (
             f"{percent(one.facts(system, ratio))} of the facts, "
             f"{words[one.sign(CHANCE, system, ratio, 'facts')]} a random choice "
-            f"({percent(one.facts('random', ratio))})"
+            f"({percent(one.facts('random', ratio))}), {one.change(CHANCE, system, ratio)}"
             for ratio in (0.5, 0.9)
         )
-        text = {
-            "+": "better than",
-            "-": "**worse** than",
-            "=": "not significantly differently from",
-        }[one.sign(CHANCE, system, 0.9, "text")]
         return (
-            f"At 50 % removed {RANKED[system]} finds {half}, and at 90 % removed "
-            f"{tenth}; the full cache finds {percent(one.facts('full'))}. Text is predicted {text} "
-            f"over a random choice at 90 %: {one.bits(system, 0.9)} bits per byte above the full "
-            f"cache, against {one.bits('random', 0.9)}."
+            f"At 50 % removed {RANKED[system]} finds {half}, and at 90 % removed {tenth}; the full "
+            f"cache finds {percent(one.facts('full'))}. Text at 90 %, against a random choice: "
+            f"{one.change(CHANCE, system, 0.9, 'text')}, where less is better."
         )
 
     return told
@@ -353,14 +310,11 @@ BOXES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
     "hubkv": (hubkv, ("hubkv/walk", "hubkv/refine", "hubkv/compress")),
     "discount": (discount, ("hubkv/discount",)),
     "head_calibration": (head_calibration, ("hubkv/head_calibration",)),
-    "ratio_gate": (ratio_gate, ("hubkv/ratio_gate",)),
     "graphkv": (graphkv, ("graphkv/walk", "graphkv/refine", "graphkv/compress")),
     "decay": (decay, ("graphkv/decay",)),
     "hex": (hex_cache, ("hex/walk", "hex/compress")),
     "hex_cache": (hex_modes, ("hex/cache",)),
     "kcvt": (kcvt, ("hex/kcvt",)),
-    "heavy_hitters": (lambda: part_of_hex("heavy hitters", "expander"), ("hex/heavy_hitters",)),
-    "expander": (lambda: part_of_hex("the expander", "H2O"), ("hex/expander",)),
 } | {name: (scorer(name), (f"scorers/{name}",)) for name in RANKED}
 """For each box what it says, and the pages that it stands on."""
 
@@ -374,8 +328,18 @@ def box(text: str, page: str) -> str:
     """Return a box with a text, and the link to the place in the results."""
     place = SECTIONS[page.partition("/")[0]]
     return (
-        f'!!! question "Does it work here?"\n\n    {text} [The run on the shipped model of words]'
-        f"(../results.md#{place}) has intervals and tests.\n"
+        f'!!! question "Does it work here?"\n\n    {text} [The run](../results.md#{place}) is of '
+        f"the shipped model of words: {described(run().figures)}.\n"
+    )
+
+
+def described(figures: Figures) -> str:
+    """Return how large a run and its model are."""
+    documents, tests = len(figures["documents"]["lengths"]), figures["tests"]["count"]
+    return (
+        f"{figures['model']['parameters'] / 1e6:.1f} million parameters, trained mostly to look "
+        f"facts up; {hidden(figures)} facts in {documents} documents; remedied unless it is said; "
+        f"{tests} tests, corrected together"
     )
 
 
@@ -470,14 +434,10 @@ def conclude_text(model: str) -> Callable[[], str]:
     def told() -> str:
         one = run(model)
         bits, name = min((bits, name) for name, _, bits in within(one, 10.5))
-        ratios = {ratio for _, ratio in one.rows if ratio is not None}
-        worse = [r for r in ratios if one.sign(CHANCE, "knorm", r, "text") == "-"]
-        return given(
+        return (
             f"In a tenth of the bytes `{name}` predicts text best, {bits:.3f} bits per byte above "
-            "the "
-            f"full cache, and a random choice {one.bits('random', 0.9)} above; KNorm is "
-            f"significantly worse than a random choice at {len(worse)} of {len(ratios)} ratios.",
-            knorm=len(worse) > 0,
+            f"the full cache, and a random choice {one.bits('random', 0.9)} above. KNorm is worse "
+            f"than a random choice by {one.change(CHANCE, 'knorm', 0.9, 'text')}."
         )
 
     return told
@@ -493,7 +453,8 @@ def conclude_hubkv() -> str:
     ]
     gained = [key for key in one.verdicts if key[0] == HUBKV and one.sign(*key, "facts") == "+"]
     return given(
-        "HubKV finds significantly more facts nowhere, and at 95 % removed loses "
+        "In no comparison does HubKV find significantly more facts. At 90 % removed the difference "
+        f"from KVzip is {one.change(HUBKV, 'kvzip+hubkv', 0.9)}; at 95 % HubKV loses "
         f"{listed(losses)}.",
         no_gain=not gained,
         two_losses=len(losses) == 2,
@@ -503,21 +464,21 @@ def conclude_hubkv() -> str:
 def conclude_graphkv() -> str:
     """Conclude where GraphKV finds more facts."""
     one = run()
+    rows = {(row["base"], row["ratio"]): row for row in read("words", "facts")["graph"]}
+    knorm = rows["knorm", 0.5]
+    base, ours, control = (percent(share, 1) for share in rows["cake", 0.75]["needles"])
+    few, more, other = map(percent, knorm["needles"])
     gained = {
         key[2] for key in one.verdicts if key[0] == GRAPHKV and one.sign(*key, "facts") == "+"
     }
     return given(
-        "GraphKV lifts scorers that find few facts in half or a quarter of the bytes, at most from "
-        f"{percent(one.facts('knorm', 0.5))} to {percent(one.facts('knorm+graphkv', 0.5))} "
-        "(KNorm), "
-        "and none in a tenth or less.",
+        "With five corrections of ours GraphKV finds significantly more facts over some scorers in "
+        f"half or a quarter of the bytes, and over none in a tenth or less. CAKE rises from {base} "
+        f"to {ours} in a quarter, and to {control} with keys of other tokens; KNorm from {few} to "
+        f"{more} in half, and to {other} with such keys: the graph's own share there is "
+        f"{own_share(knorm)}. As printed, over SnapKV in half of the bytes: "
+        f"{run(reading='letter').change(GRAPHKV, 'snapkv+graphkv', 0.5)}.",
         ratios=gained == {0.5, 0.75},
-        most_for_knorm=max(
-            (one.facts(key[1], key[2]) - one.facts(key[1].removesuffix("+graphkv"), key[2]), key[1])
-            for key in one.verdicts
-            if key[0] == GRAPHKV
-        )[1]
-        == "knorm+graphkv",
     )
 
 
@@ -532,9 +493,10 @@ def conclude_stores(model: str) -> Callable[[], str]:
             if claim == STORES and one.sign(claim, system, ratio, "text") == "-"
         ]
         return (
-            f"Text is significantly worse with {listed(worse)}; HEX-4 loses {one.bits('hex-4')} "
-            f"bits per byte in {one.stored('hex-4')} of the bytes, and KIVI-4 "
-            f"{one.bits('kivi-4')} in {one.stored('kivi-4')}."
+            f"Text is significantly worse with {listed(worse)}; with HEX-4 by "
+            f"{one.change(STORES, 'hex-4', None, 'text')} in {one.stored('hex-4')} of the bytes, "
+            f"and with KIVI-4 by {one.change(STORES, 'kivi-4', None, 'text')} in "
+            f"{one.stored('kivi-4')}."
         )
 
     return told
@@ -559,7 +521,10 @@ def texts() -> dict[str, Any]:
 
 def findings() -> str:
     """Return the conclusions of the charts as a list for each model."""
-    said = {"words": "The model of words:\n\n", "bytes": "The model of bytes:\n\n"}
+    said = {
+        model: f"The model of {model} ({described(run(model).figures)}):\n\n"
+        for model in ("words", "bytes")
+    }
     for model, _, _, conclusion in CHARTS.values():
         said[model] += f"- {conclusion()}\n"
     return "\n".join(said.values())

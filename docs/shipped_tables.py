@@ -7,13 +7,14 @@ the same files.
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from optimized.bench.report import markdown
 from optimized.readings import READINGS
+from optimized.study.table import widen
 
 RUNS = Path(__file__).parent / "shipped"
 Figures = dict[str, Any]
@@ -74,6 +75,11 @@ def about(run: Figures) -> str:
     )
 
 
+def hidden(run: Figures) -> int:
+    """Return the number of facts hidden in the documents of a run."""
+    return run["command"]["needles"] * len(run["documents"]["lengths"])
+
+
 def evicted(run: Figures) -> Iterator[list[str]]:
     """Yield facts and bits of systems that evict: a row per system, a column per ratio."""
     rows = {(row["system"], row["ratio"]): row for row in run["rows"] if row["ratio"] is not None}
@@ -119,7 +125,8 @@ def compared(runs: dict[str, Figures], claim: str) -> Iterator[list[str]]:
     }
     for system, ratio in verdicts["remedied"]:
         both = [verdicts[reading][system, ratio] for reading in runs]
-        cells = [text for one in both for text in judged(one)]
+        facts = hidden(runs["remedied"])
+        cells = [text for one in both for text in judged(one, facts)]
         yield [system, "" if ratio is None else f"{ratio:.0%}", *cells]
 
 
@@ -128,7 +135,7 @@ def against_chance(run: Figures) -> Iterator[list[str]]:
     yield ["", "bits", "facts"]
     for one in run["verdicts"]:
         if one["claim"] == "Scorers against chance" and one["ratio"] == 0.9:
-            yield [one["system"], *judged(one)]
+            yield [one["system"], *judged(one, hidden(run))]
 
 
 def best(run: Figures) -> str:
@@ -217,7 +224,7 @@ def modes(measured: Figures) -> Iterator[list[str]]:
             ]
 
 
-def spread(interval: list[float], form: str, sure: bool = False) -> str:
+def spread(interval: Sequence[float], form: str, sure: bool = False) -> str:
     """Return a mean with its interval, bold where a test finds that it is not 0."""
     middle, low, high = (format(bound, form) for bound in interval)
     text = f"{middle} ({low} … {high})"
@@ -250,9 +257,9 @@ def facts(measured: Figures, run: Figures) -> Iterator[list[str]]:
             cells.append(f"{rows[name]['needles']:.1%}")
             if (change := rows[name].get("against KVzip")) is not None:
                 sure = change["p of needles"] <= SURE
-                cells[-1] += ": " + spread(change["needles"], "+.1%", sure)
+                cells[-1] += ": " + spread(widen(change["needles"], hidden(run)), "+.1%", sure)
             elif name == "HubKV":
-                cells[-1] += ": " + list(judged(by_run[ratio]))[1]
+                cells[-1] += ": " + list(judged(by_run[ratio], hidden(run)))[1]
         yield [name, *cells]
 
 
@@ -274,7 +281,8 @@ def tokens(measured: Figures) -> Iterator[list[str]]:
         cells = []
         for rows in ratios.values():
             alone, refined = (rows[name]["by tokens"][size] for name in ("KVzip", "HubKV"))
-            low, high = (format(bound, "+.1%") for bound in refined["against KVzip"][1:])
+            bounds = widen(refined["against KVzip"], one["facts"])[1:]
+            low, high = (format(bound, "+.1%") for bound in bounds)
             cells.append(f"{alone['needles']:.1%} → {refined['needles']:.1%} ({low} … {high})")
         yield [f"{size} token{'s' if int(size) > 1 else ''}", str(one["facts"]), *cells]
 
@@ -285,12 +293,12 @@ def graph(measured: Figures) -> Iterator[list[str]]:
     for row in measured["graph"]:
         cells = [f"{share:.1%}" for share in row["needles"]]
         sure = row["p of graph against shuffled"] <= SURE
-        share = spread(row["graph against shuffled"], "+.1%", sure)
+        facts = measured["about"]["documents"] * measured["about"]["needles"]
+        share = spread(widen(row["graph against shuffled"], facts), "+.1%", sure)
         yield [row["base"], f"{row['ratio']:.0%}", *cells, share]
 
 
-def judged(one: Figures) -> Iterator[str]:
+def judged(one: Figures, facts: int) -> Iterator[str]:
     """Yield differences with their intervals, bold where the verdict is a difference."""
-    forms = (("bits", "+.4f"), ("needles", "+.1%"))
-    for (what, form), sign in zip(forms, one["signs"], strict=True):
-        yield spread(one[what], form, sign in "+-")
+    yield spread(one["bits"], "+.4f", one["signs"][0] in "+-")
+    yield spread(widen(one["needles"], facts), "+.1%", one["signs"][1] in "+-")

@@ -34,8 +34,8 @@ def test_a_box_stands_between_the_examples_and_the_code_of_its_page(name, page):
 
 def test_a_box_is_a_paragraph_in_a_notebook():
     cell = notebooks.prose(shipped_boxes.box("It [works](a.md).", "hubkv/walk"))
-    said = "It works. The run on the shipped model of words has intervals and tests."
-    assert cell["source"] == f"**Does it work here?** {said}"
+    said = "It works. The run is of the shipped model of words: 2.9 million parameters, "
+    assert cell["source"].startswith(f"**Does it work here?** {said}")
 
 
 def test_each_box_leads_to_a_section_of_the_results():
@@ -68,7 +68,7 @@ def test_a_box_says_the_numbers_of_the_run():
         ("graphkv", shipped_boxes.GRAPHKV, "snapkv+graphkv", 0.9, "=+"),
         ("decay", shipped_boxes.GRAPHKV, "snapkv+graphkv", 0.95, "=+"),
         ("hex", shipped_boxes.STORES, "hex-3", None, "=="),
-        ("kcvt", shipped_boxes.STORES, "kcvt-3", None, "--"),
+        ("kcvt", shipped_boxes.STORES, "kcvt-3", None, "=="),
     ],
 )
 def test_a_box_is_refused_where_the_run_says_otherwise(

@@ -26,6 +26,14 @@ class DenseCache(NamedTuple):
     values: Float[Tensor, "*heads kept width"]
     positions: Int64[Tensor, "*heads kept"]
 
+    def ragged(self) -> "RaggedCache":
+        """Return the same entries, one head after another."""
+        heads, kept = self.keys.shape[:-2].numel(), self.keys.shape[-2]
+        offsets = kept * torch.arange(heads + 1, device=self.keys.device)
+        return RaggedCache(
+            self.keys.flatten(0, -2), self.values.flatten(0, -2), self.positions.flatten(), offsets
+        )
+
 
 class RaggedCache(NamedTuple):
     """Entries where heads keep different numbers, one head after another.
@@ -41,6 +49,10 @@ class RaggedCache(NamedTuple):
     values: Float[Tensor, "entries width"]
     positions: Int64[Tensor, " entries"]
     offsets: Int64[Tensor, " bounds"]
+
+    def ragged(self) -> "RaggedCache":
+        """Return the cache itself."""
+        return self
 
 
 def evict(
@@ -58,8 +70,9 @@ def evict(
         kept: the retained set $S$ of each head, as `retain` marks it.
 
     Returns:
-        A `DenseCache` where every head keeps equally many entries, else a `RaggedCache`. Both
-        hold entries in position order and share no storage with `keys` and `values`.
+        A `DenseCache` where every head keeps equally many entries, else a `RaggedCache`; `ragged()`
+        of either is a `RaggedCache`. Both hold entries in position order and share no storage with
+        `keys` and `values`.
 
     Source:
         HubKV-1, GraphKV-4.1.

@@ -54,7 +54,7 @@ function plane(title, head) {
   /** Show which are sources and neighbours, and the edges from which the token looked at decays. */
   const show = (at) => {
     tips.forEach((node, i) => node && flag(node, { ...roles(i), looked: i === at }))
-    const near = found.sources.filter((_, n) => tips[at] && found.near[n][at])
+    const near = found.sources.filter((_, n) => settings.rounds && tips[at] && found.near[n][at])
     edges.replaceChildren(...near.map((o) => {
       const [[a, b], [c, d]] = [head[o], head[at]]
       return svg("line", { class: "edge", x1: X(a), y1: Y(b), x2: X(c), y2: Y(d) })
@@ -73,7 +73,8 @@ const outputs = bar_table("What the last query reads of the first head, in parts
   ["cache", "praise", "what is praised"], two)
 
 const roles = (i) => ({
-  spared: aside[i], source: found.sources.includes(i), less: found.near.some((N) => N[i]) })
+  spared: aside[i], source: found.sources.includes(i),
+  less: settings.rounds > 0 && found.near.some((N) => N[i]) })
 
 function show() {
   const at = look.at().i
@@ -93,7 +94,7 @@ function show() {
 }
 
 function explained(i) {
-  const { spared, source, less } = roles(i)
+  const { spared, source } = roles(i)
   if (spared) return `“${words[i]}” is protected: it is kept whatever its score, and takes no part.`
   const edge = (n) => `“${words[found.sources[n]]}” at a cosine of ${two(found.edges[n][i])}`
   const all = found.sources.map((_, n) => n).filter((n) => found.sources[n] !== i)
@@ -102,9 +103,9 @@ function explained(i) {
   const rounds = settings.rounds === 1 ? "1 round" : `${settings.rounds} rounds`
   const parts = [`“${words[i]}” scores ${before}.`]
   if (source) parts.push(`It is a source: one of the ${found.sources.length} best.`)
-  if (less)
+  if (near.length)
     parts.push(`It is a neighbour of ${listed(near.map(edge))}: a round takes α times that share of ` +
-      `its score. After ${rounds} it is ${after}.`)
+      `its score. ${settings.rounds ? `After ${rounds} it is ${after}` : "Without a round it stays"}.`)
   else if (!source) parts.push(`Nobody's neighbour (${listed(all.map(edge))}), it loses nothing.`)
   return `${parts.join(" ")} It is ${found.kept[i] ? "" : "not "}kept.`
 }

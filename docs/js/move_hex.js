@@ -200,8 +200,9 @@ move(
     const config = { ...kv.HEX, bits, density: degree / SPAN, heavy: heavy / SPAN, recent }
     const large = Object.values(kv.hex_size({ config, tokens: 960 })).reduce((a, b) => a + b)
     const graph = degree
-      ? `The graph of kept entries has a second singular value of ${three(second)}; the Ramanujan ` +
-        `bound of its degree is ${three(bound)}.` : ""
+      ? `The graph of the ${degree * SPAN} entries that the expander keeps has a second singular value of ` +
+        `${three(second)}; the Ramanujan bound of its degree is ${three(bound)}.` +
+        (found.dynamic.some(Boolean) ? " With whole rows there is no common degree, and no bound." : "") : ""
     const entries = found.kept.flat(2)
     return [
       `${entries.filter(Boolean).length} of ${entries.length} entries of the span are kept, ` +

@@ -42,7 +42,7 @@ def evicted(tokens: int, dtype: torch.dtype) -> Inputs:
     # scores differ in scale, so that heads keep different numbers of entries
     scores = normal(3, 1, KV_HEADS, tokens).abs() * torch.arange(1, KV_HEADS + 1)[:, None]
     kept = kv.retain(scores, ratio=SHARE, scope="layer")
-    cache = kv.evict(made["keys"], made["values"], kept)
+    cache = kv.evict(made["keys"], made["values"], kept).ragged()
     return made | dict(queries=made["queries"][:, :, -1:], cache=cache)
 
 

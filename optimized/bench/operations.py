@@ -427,7 +427,7 @@ def ragged(tokens: int, small: bool = False) -> Operation:
         scores = uniform(device, 1, heads, 2 * tokens)
         scores *= torch.arange(1, heads + 1, device=device)[:, None]
         kept = vector.retain(scores, ratio=0.5, scope="layer")
-        held = kv.evict(made["keys"], made["values"], kept)
+        held = kv.evict(made["keys"], made["values"], kept).ragged()
         new = {name: made[name][:, :, -1:].contiguous() for name in ("keys", "values")}
         step = dict(queries=made["queries"], cache=held, **new)
         half = dict(

@@ -294,7 +294,7 @@ def write(
     with writing("--out", out), ExitStack() as hidden, ExitStack() as done:
         folder = hidden_folder(out)
         hidden.callback(shutil.rmtree, folder, ignore_errors=True)
-        (folder / "report.html").write_text(page, encoding="utf-8")
+        (folder / "report.html").write_text(page, encoding="utf-8", errors="backslashreplace")
         (folder / "figures.json").write_text(text, encoding="utf-8")
         folder.chmod(0o755)
         if json_file is not None:
@@ -328,7 +328,11 @@ def run(given: argparse.Namespace) -> bool:
     out = report_folder(given)
     figures, shown = measure(given)
     print_lines(*table.table(figures), *table.verdict_lines(figures))
-    out, json_file = write(figures, shown, out, given.json)
+    try:
+        out, json_file = write(figures, shown, out, given.json)
+    except ValueError as error:
+        out, _ = write(figures, shown, Path(tempfile.gettempdir()) / OUT, None)
+        raise ValueError(f"{error}; the report is {out / 'report.html'} instead") from error
     besides = f" and {json_file}" if json_file else ""
     print_lines(
         f"\nThe report is {out / 'report.html'}, the figures are {out / 'figures.json'}{besides}."

@@ -133,9 +133,9 @@ class Maker:
         Raises:
             ValueError: the text is too short for the context, or the context for the facts.
         """
-        known = facts(rng, needles, self.words)
+        known = facts(rng, min(needles, context), self.words)  # more have no room
         stated = [self.ids(fact.stated()) for fact in known]
-        body = context - len(self.prefix) - sum(map(len, stated))
+        body = context - len(self.prefix) - sum(map(len, stated)) * needles // max(1, len(known))
         if body < 8:
             raise ValueError(
                 f"--context must leave room for {needles} facts in its shortest documents, of "

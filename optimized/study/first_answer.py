@@ -127,8 +127,8 @@ def lines(model: str, text: str, tokens: int, fact: Fact, found: Sequence[Answer
         f"\n    {fact.stated()}"
     )
     yield (
-        "Its cache was compressed, and only then was it asked for the value of "
-        f"{fact.key}.\nIt answers:\n"
+        "Its cache was compressed, and only then was it asked for the value, by the line "
+        f"`>>> {fact.key}`.\nIt answers:\n"
     )
     names, texts = list(SYSTEMS.values()), [shown(one) for one in found]
     wide, broad = max(map(len, names)), max(map(len, texts))
@@ -137,7 +137,10 @@ def lines(model: str, text: str, tokens: int, fact: Fact, found: Sequence[Answer
         yield f"    {name:<{wide}}   {text:<{broad}} {size}".rstrip()
     yield ""
     if fact.value not in found[0].text:
-        yield "The full cache does not give the value either: this model cannot show it.\n"
+        yield (
+            "The full cache does not give the value either. The shipped models are trained to "
+            "answer such a line;\nanother model may know the value and not answer it.\n"
+        )
 
 
 def shown(one: Answer) -> str:

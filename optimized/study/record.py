@@ -47,8 +47,8 @@ def needles_unusable_reason(full: Row) -> str | None:
         return "No needles were hidden."
     if found < LEAST:
         return (
-            f"The full cache finds {found:.1%} of the needles, less than a tenth: needles cannot "
-            "compare systems on this model, and are left out."
+            f"With the full cache the model answers {found:.1%} of the questions, less than a "
+            "tenth: they are written as in Python, cannot compare systems here, and are left out."
         )
     return None
 

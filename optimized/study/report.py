@@ -88,8 +88,8 @@ def summary(figures: dict[str, Any]) -> Iterator[str]:
     yield (
         f"<p>Differences on the same documents: {better} better. "
         f"{escape(table.describe_tests(figures))} Each 95 % interval is bootstrapped over "
-        "documents for one comparison by itself. It is left out where there are too few "
-        "documents.</p>"
+        "documents for one comparison by itself; where all documents have the same difference in "
+        "facts, it is Wilson's. It is left out where there are too few documents.</p>"
     )
     asked = ("text", "needles") if needles else ("text",)
     names = ("bits per byte", "95 %", *(("needles", "95 %") if needles else ()), "bytes %")
@@ -106,7 +106,9 @@ def summary(figures: dict[str, Any]) -> Iterator[str]:
         lines, before = [], None
         for one in some:
             pair = f"{one['system']} − {one['against']}"
-            lines.append(verdict_table_row(one, pair if pair != before else ""))
+            facts = figures["command"]["needles"] * len(figures["documents"]["lengths"])
+            shown = one | {"needles": needles and table.widen(one["needles"], facts)}
+            lines.append(verdict_table_row(shown, pair if pair != before else ""))
             before = pair
         yield (
             f"<details{' open' if claim == claims[0] else ''}><summary>{claim}: of {len(some)} "

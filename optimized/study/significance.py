@@ -45,7 +45,7 @@ class Verdict(NamedTuple):
     p: tuple[float, ...]
     """p-values of the tests of bits and of needles, corrected for all tests of the run."""
     signs: str
-    """Results of the same tests: + better, - worse, = no difference seen, ? too few documents."""
+    """Results of the same tests: + better, - worse, = not significant, ? too few documents."""
 
     @property
     def words(self) -> str:
@@ -57,7 +57,7 @@ class Verdict(NamedTuple):
 WORDS = {
     "+": "better",
     "-": "worse",
-    "=": "no difference seen",
+    "=": "not significant",
     "?": "no verdict, too few documents",
 }
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from scipy.stats import binomtest
+
 HEADS = (
     ("ratio", 5),
     ("kept %", 7),
@@ -102,7 +104,7 @@ def verdict_lines(figures: dict[str, Any]) -> Iterator[str]:
             cell += f" {one['needles'][0]:+6.1%} {one['signs'][1]}"
         pairs.setdefault(one["claim"], {}).setdefault(pair, []).append(cell)
     for claim, some in pairs.items():
-        yield f"\n{claim}: {what} (+ better, - worse, = no difference seen{few})"
+        yield f"\n{claim}: {what} (+ better, - worse, = not significant{few})"
         width = max(len(one) for one, _ in some)
         for (one, _), found in some.items():
             yield f"  {one:<{width}}  " + "   ".join(found)
@@ -120,6 +122,18 @@ def describe_tests(figures: dict[str, Any]) -> str:
     if read < tests["documents"]:
         said += f" These tests need at least {tests['documents']} documents: there is no verdict."
     return said
+
+
+def widen(found: Sequence[Any], facts: int) -> Sequence[Any]:
+    """Return a difference in facts and its bounds: Wilson's if all documents have the same one.
+
+    There bootstrap bounds are equal, as though no other fact could differ.
+    """
+    mean, low, high = found
+    if low is None or low < high:
+        return found
+    least, most = binomtest(round(abs(mean) * facts), facts).proportion_ci(method="wilson")
+    return mean, *sorted((least, most) if mean > 0 else (-most, -least if mean else most))
 
 
 def between(bounds: Sequence[float | None], form: str) -> str:

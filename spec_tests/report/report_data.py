@@ -313,13 +313,11 @@ APART = ("lies", "kind", "edge", "level", "function", "vacuous", "follows")
 
 
 def likely_mutants(claims: list[dict[str, Any]]) -> list[str]:
-    """Return the mutants that match the shown input and at least half of all inputs."""
+    """Return the mutants that match the shown input and more than half of all inputs."""
     matches = Counter(mutant for claim in claims for mutant in claim["lies"])
     asked = sum(bool(claim["snippet"]) for claim in claims)
     best = max(matches.values(), default=0)
-    named = [
-        mutant for mutant in claims[0]["lies"] if matches[mutant] == best and 2 * best >= asked
-    ]
+    named = [mutant for mutant in claims[0]["lies"] if matches[mutant] == best and 2 * best > asked]
     return named if len(named) <= MOST else []
 
 

@@ -39,6 +39,10 @@ vector:protected-entries-take-their-share-of-the-budget
   -         kept[pool][protected_first[: budgets[pool]]] = True
   +         kept[pool][order[: budgets[pool]]] = True
   +         kept[pool][shield] = True
+test_protected_entries_are_kept_whatever_their_score
+  protected_entries_compete: protected entries compete with the others
+  - protected_first = torch.cat([order[shield[order]], order[~shield[order]]])
+  + protected_first = order
 vector:a-protected-entry-beats-any-score
   protected_by_sentinel: protected entries get a score of 1, as if it were the maximum
   - best_first = ranking(pools)

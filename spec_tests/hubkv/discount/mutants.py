@@ -44,6 +44,9 @@ test_a_hub_keeps_its_score
   - torch.where(hubs, scores, gamma * scores)
   + gamma * scores
 test_protected_tokens_suppress_nothing
+  protected_tokens_compete: protected tokens compete with the others
+  - scores = scores.masked_fill(protected, -torch.inf)
+  + pass
   protected_hubs_suppress: protected tokens suppress their neighbours
   - hub_mask(scores, radius, protected), gamma
   + hub_mask(scores, radius), gamma

@@ -40,9 +40,9 @@ SOLUTIONS = {
 }
 MISTAKES = {
     "hub_mask": (
-        "window.argmax(-1) == i - start",
-        "scores[..., i] == window.amax(-1)",
-        "hub_on_every_tie",
+        "scores = scores.masked_fill(protected, -torch.inf)",
+        "pass",
+        "protected_tokens_compete",
     ),
     "discount": (
         "torch.where(hubs, scores, gamma * scores)",

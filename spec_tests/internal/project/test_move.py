@@ -84,6 +84,7 @@ def graphkv(walk, count=2, rounds=1, strength=1.0, keep=5, spare_sources=False):
     sources = kv.source_tokens(layer, kv.source_count(keep), spared)
     edges = kv.edges(kv.concatenate_heads(walk.keys), sources)
     near = kv.neighbours(edges, sources, count, spared, spare_sources).any(0)
+    near &= rounds > 0
     near[sources] = True
     kept = kv.retain(refined, walk.protected, keep=keep)
     plain = kv.retain(layer, spared, keep=keep).expand(2, -1)
@@ -169,6 +170,7 @@ CLAIMS = {
         "count=1": lambda at: {"great", "music"} & {*at.words} == {"great"},
         "strength=0.5": lambda at: {"great", "music"} & {*at.words} == {"great"},
         "strength=0.5&rounds=2": lambda at: {"great", "music"} & {*at.words} == {"music"},
+        "rounds=0": lambda at: torch.equal(at.after, at.before) and torch.equal(at.kept, at.plain),
         "keep=7": lambda at: (
             at.sources == ["love", "like"]
             and max(at.after[0, [1, 5]]) < 0.1 * at.before[0, 5]

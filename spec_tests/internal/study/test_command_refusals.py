@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -181,7 +182,7 @@ def test_an_interrupted_run_leaves_nothing(command, capsys, monkeypatch, tmp_pat
 
 @pytest.mark.parametrize("option", ["--out", "--json"])
 @pytest.mark.parametrize("step", ["write_text", "replace"])
-def test_a_write_that_fails_is_said_in_one_line_below_the_table(
+def test_a_write_that_fails_is_said_below_the_table_and_the_report_is_rescued(
     command, capsys, monkeypatch, tmp_path, option, step
 ):
     from optimized.study import command as job
@@ -194,6 +195,8 @@ def test_a_write_that_fails_is_said_in_one_line_below_the_table(
             raise OSError(ENOSPC, "No space left on device")
         return does(source, *rest, **options)
 
+    (spare := tmp_path / "spare").mkdir()
+    monkeypatch.setattr(job.tempfile, "tempdir", str(spare))
     monkeypatch.setattr(home, step, full)
     both = ("--out", str(tmp_path / "out"), "--json", str(tmp_path / "json"))
     with pytest.raises(SystemExit) as ended:
@@ -202,8 +205,18 @@ def test_a_write_that_fails_is_said_in_one_line_below_the_table(
     assert ended.value.code == 2
     assert "bits/byte" in said.out
     named = f"{option} must be where one can write, got {tmp_path / option[2:]}: "
-    assert said.err == f"python -m optimized: error: {named}[Errno 28] No space left on device\n"
-    assert list(tmp_path.iterdir()) == []
+    assert said.err.startswith(f"python -m optimized: error: {named}[Errno 28] No space left on")
+    (report,) = spare.glob(f"{job.OUT}/report.html")
+    assert said.err.endswith(f"the report is {report} instead\n")
+    assert list(tmp_path.iterdir()) == [spare]
+
+
+def test_a_name_that_is_not_utf_8_and_too_many_needles(command, capsys, tmp_path):
+    out = tmp_path / os.fsdecode(b"\xff")
+    main(command.arguments("--systems", "full", "--out", str(out)))
+    assert (out / "report.html").exists()
+    capsys.readouterr()
+    assert "room for 200000 facts" in command.refused(capsys, "--needles", "200000")
 
 
 def test_the_module_runs_as_a_command():

@@ -204,8 +204,8 @@ def test_the_table_has_a_line_a_row(command, capsys):
         (
             "1",
             0,
-            "The full cache finds 0.0% of the needles, less than a tenth: needles cannot compare "
-            "systems on this model, and are left out.",
+            "With the full cache the model answers 0.0% of the questions, less than a tenth: they "
+            "are written as in Python, cannot compare systems here, and are left out.",
         ),
     ],
 )
@@ -238,7 +238,7 @@ def test_needles_count_from_a_tenth_on(found, compared):
 @pytest.mark.parametrize(
     ("signs", "said"),
     [
-        ("==", "no difference seen"),
+        ("==", "not significant"),
         ("=-", "needles <span class=worse>worse</span>"),
         ("+=", "text <span class=better>better</span>"),
         ("??", "no verdict, too few documents"),

@@ -105,6 +105,12 @@ def test_an_interval_needs_six_documents():
     assert beyond(interval([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 0))
 
 
+def test_where_all_documents_agree_the_bounds_are_wilsons():
+    assert table.widen([0.0, 0.0, 0.0], 256)[1:] == pytest.approx((-0.01478, 0.01478), abs=1e-5)
+    assert table.widen([-0.25, -0.25, -0.25], 72)[1:] == pytest.approx((-0.3609, -0.1644), abs=1e-4)
+    assert table.widen([0.1, 0.0, 0.2], 72) == [0.1, 0.0, 0.2]
+
+
 @pytest.mark.parametrize("count", [3, 20])
 def test_the_table_says_what_was_tested_and_what_it_needs(count):
     found = judged(["random", "snapkv", "kivi-4"], count, 0)
