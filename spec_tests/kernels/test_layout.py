@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from optimized import HexConfig, stored_bytes
+from optimized import HexConfig, hex_prefill, stored_bytes
 from optimized._dispatch import tensors
 from optimized.hex_packed_layout import (
     AHEAD,
@@ -121,6 +121,23 @@ def test_a_cache_comes_back_bit_for_bit(layout, x):
             layout.of(x["cache"])
     else:
         assert_equal(layout.of(x["cache"]).cache(), x["cache"])
+
+
+@pytest.mark.parametrize("bits", range(1, 9))
+def test_a_cache_comes_back_from_any_bits_and_channels_or_is_refused(bits):
+    generator, settings = torch.Generator().manual_seed(0), HexConfig(bits=bits, density=0.0)
+    widths = 1, 8, 12, 16, 20, 24, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 512
+    unit = {1: 32, 2: 16, 4: 8, 8: 4}.get(bits, 1000)
+    taken = [16, 32, 64, 128, 256] if bits == 3 else [w for w in widths if w % unit == 0]
+    for width in widths:
+        queries, keys, values = torch.randn(3, 2, TILE, width, generator=generator)
+        cache = hex_prefill(queries, keys, values, settings)
+        assert_equal(StackedCache.of(cache).cache(), cache)
+        if width in taken:
+            assert_equal(PackedCache.of(cache).cache(), cache)
+        else:
+            with pytest.raises(ValueError, match=f"got {bits} bits and {width} channels"):
+                PackedCache.of(cache)
 
 
 def alone(x: Any) -> bool:
