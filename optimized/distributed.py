@@ -32,7 +32,7 @@ from optimized.vector.hubkv.refine import (
     slabs,
 )
 from optimized.vector.retain import cut, sortable
-from reference._validation.contract import compile_contract, requires
+from reference._validation.contract import compile_contract, plain, requires
 from reference._validation.preconditions import budget_fits_pools, scoped
 from reference._validation.types import (
     Above0,
@@ -148,7 +148,8 @@ def hubkv_refine(
     Source:
         HubKV-9, HubKV-11, HubKV-12, HubKV-13.
     """
-    knobs = HubSettings(radius, gamma, tau, minimum, maximum, power, epsilon)
+    knobs = plain(HubSettings(radius, gamma, tau, minimum, maximum, power, epsilon))
+    ratio = plain(ratio)
     named = knobs._asdict()
 
     def hold() -> tuple[int, int]:
