@@ -77,7 +77,7 @@ def trusted() -> Iterator[None]:
 
 def may_read_values(tensor: Tensor) -> bool:
     """Whether checks may read the values of a tensor, and it has any."""
-    return may_branch_on_values(tensor) and not _trusting.get()
+    return has_known_values(tensor) and not _trusting.get()
 
 
 def may_branch_on_values(tensor: Tensor) -> bool:
@@ -85,6 +85,24 @@ def may_branch_on_values(tensor: Tensor) -> bool:
 
     It may on a CPU within `trusted()` too, where nothing waits for them.
     """
+    return has_known_values(tensor) and has_memory(tensor)
+
+
+def has_memory(tensor: Tensor) -> bool:
+    """Whether a tensor's memory can be read: not within `torch.func.vmap` or `FakeTensorMode`."""
+    if torch.compiler.is_compiling():
+        return True
+    if type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__:  # pyright: ignore
+        return False
+    try:
+        tensor.detach().data_ptr()  # a transform wraps what it returns
+    except RuntimeError:
+        return False
+    return True
+
+
+def has_known_values(tensor: Tensor) -> bool:
+    """Whether a tensor has values, and reading them neither breaks a graph nor waits for a GPU."""
     if torch.compiler.is_compiling() or not tensor.numel():
         return False
     return not tensor.is_cuda or not (_trusting.get() or torch.cuda.is_current_stream_capturing())

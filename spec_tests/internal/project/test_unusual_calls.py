@@ -1,16 +1,24 @@
 """Calls of `optimized` by numbers of other libraries, on extreme scores, and under transforms."""
 
+from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import optimized
 import reference
+from optimized import trusted
 from reference._validation.contract import enforce_contract
 from reference._validation.types import Ratio
 from spec_tests.accuracy import assert_equal
+from spec_tests.inputs import GOOD
+from spec_tests.report.calls import mapped, tensors
 
 LAYERS = pytest.mark.parametrize("kv", [reference, optimized])
 
@@ -22,9 +30,8 @@ def test_a_body_gets_numbers_of_python(number):
     def echo(ratio: Ratio, causal: bool, settings: reference.HubSettings) -> list[object]:
         return [ratio, causal, settings.power]
 
-    got = enforce_contract("here", echo)(
-        number, causal=np.True_, settings=reference.HubSettings(power=number)
-    )
+    settings, yes = reference.HubSettings(power=number), cast(bool, np.True_)
+    got = enforce_contract("here", echo)(number, yes, settings=settings)
     assert {*map(type, got)} == {type(1 if number == 1 else 0.1), bool}
     assert got == [1 if number == 1 else 0.1, True, 1 if number == 1 else 0.1]
 
@@ -34,3 +41,59 @@ def test_a_fraction_refines_as_its_number_does(kv):
     scores = torch.arange(12.0).view(2, 6) % 5
     found = kv.hubkv_refine(scores, Fraction(3, 4), gamma=Fraction(1, 4), tau=np.float32(0.5))
     assert_equal(found, reference.hubkv_refine(scores, 0.75, gamma=0.25, tau=0.5))
+
+
+Call = Callable[..., tuple[Tensor, ...]]
+
+
+def tangent(call: Call, *x: Tensor) -> tuple[Tensor, ...]:
+    """Return a call's results under forward-mode differentiation."""
+    return torch.func.jvp(call, x, x)[0]
+
+
+def pulled_back(call: Call, *x: Tensor) -> tuple[Tensor, ...]:
+    """Return a call's results under reverse-mode differentiation."""
+    return torch.func.vjp(call, *x)[0]
+
+
+def vectorised(call: Call, *x: Tensor) -> tuple[Tensor, ...]:
+    """Return a call's results under `vmap`."""
+    return tuple(part[0] for part in torch.vmap(call)(*(part[None] for part in x)))
+
+
+def faked(call: Call, *x: Tensor) -> tuple[Tensor, ...]:
+    """Return tensors of the shapes of a call's results, without values."""
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        found = call(*map(mode.from_tensor, x))
+    return tuple(torch.ones(part.shape, dtype=part.dtype) for part in found)
+
+
+def varies(part: Tensor) -> bool:
+    """Whether a transform varies a tensor of the inputs."""
+    return part.is_floating_point() and part.numel() > 0
+
+
+def call(kv: Any, name: str, *x: Tensor) -> tuple[Tensor, ...]:
+    """Return the tensors that a function returns for `GOOD` inputs with other floats."""
+    given = iter(x)
+    inputs = mapped(lambda part: next(given) if varies(part) else part, GOOD[name])
+    return tuple(tensors(getattr(kv, name)(**inputs)))
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop", "ignore:`torch.jit")
+@pytest.mark.parametrize("transform", [tangent, pulled_back, vectorised, faked])
+def test_a_call_admits_the_transforms_that_the_reference_admits(transform):
+    admitted = 0
+    for name, good in GOOD.items():
+        x = [part for part in tensors(good) if varies(part)]
+        if not x or name == "train_fastkvzip":
+            continue
+        with trusted():
+            try:
+                expected = transform(partial(call, reference, name), *x)
+            except Exception:  # whatever the reference cannot do
+                continue
+            found = transform(partial(call, optimized, name), *x)
+        torch.testing.assert_close(found, expected, msg=lambda why, name=name: f"{name}: {why}")
+        admitted += 1
+    assert admitted >= 40
