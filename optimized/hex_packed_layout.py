@@ -29,13 +29,13 @@ the residual buffer of a cache with `Room`: see there.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from optimized._cached_tensors import cached_tensors
 from optimized.vector.hex.packing import pack_bits, unpack_bits
 from optimized.vector.hex.stacked_cache import kept_by, mask_settings, shared_properties
 from reference.hex.cache import HexCache, carried_tokens
@@ -299,7 +299,7 @@ def fills_words(bits: int, width: int) -> bool:
     return width in (16, 32, 64, 128, 256) if bits == 3 else 32 % bits == width * bits % 32 == 0
 
 
-@lru_cache(maxsize=32)
+@cached_tensors(32)
 def places(bits: int, width: int, kind: str, device: torch.device) -> Tensor:
     """Return the position of each bit of each code of a tile, `[96, width, bits]`: 32 word + bit.
 
@@ -349,7 +349,7 @@ def lifted(words: Tensor, bits: int, width: int, kind: str, tokens: int) -> Tens
     return codes.flatten(-3, -2)[..., :tokens, :]
 
 
-@lru_cache(maxsize=32)
+@cached_tensors(32)
 def kept_counts(
     static: HexConfig, length: int, heads: int, width: int, device: torch.device
 ) -> Tensor:

@@ -14,13 +14,15 @@ from optimized.hex_packed_layout import (
     COUNTED,
     TILE,
     PackedCache,
+    kept_counts,
     laid,
     lifted,
     places,
 )
 from optimized.kernels.hex._sparse_entries import tables
+from optimized.vector.hex import expander
 from optimized.vector.hex._packed_products import fields, repeat_bit_field_masks, slots
-from optimized.vector.hex.stacked_cache import StackedCache
+from optimized.vector.hex.stacked_cache import StackedCache, kept_by
 from reference.hex.expander import static_mask
 from spec_tests.accuracy import assert_equal
 from spec_tests.hex.cache.strategies import MODES
@@ -59,6 +61,22 @@ def test_what_is_remembered_is_known_before_it_is_copied_to_a_gpu(name):
     with Elsewhere() as elsewhere:
         REMEMBERED[name](torch.device("meta"))
     assert {*elsewhere.made} == {"_to_copy.default"}
+
+
+SETTINGS = HexConfig(density=0.125)
+LASTING = REMEMBERED | {
+    "expanders": lambda _: expander._recent_masks(96, 32, 0.125, 7),
+    "fields": lambda _: fields.__wrapped__(3),
+    "kept entries": lambda cpu: kept_by.__wrapped__(SETTINGS, 96, 2, 64, cpu),
+    "counts of kept entries": lambda cpu: kept_counts.__wrapped__(SETTINGS, 96, 2, 64, cpu),
+}
+
+
+@pytest.mark.parametrize("name", LASTING)
+def test_what_is_remembered_is_not_of_a_callers_default_device(name):
+    with torch.device("meta"):
+        found = LASTING[name](CPU)
+    assert {part.device for part in tensors(found)} == {CPU}
 
 
 def read(words, bits, width, kind, token, channel):
