@@ -37,6 +37,7 @@ from reference._validation.preconditions import budget_fits_pools, scoped
 from reference._validation.types import (
     Above0,
     FiniteAbove0,
+    FiniteNonNegative,
     Importance,
     NonNegative,
     OpenFraction,
@@ -63,7 +64,7 @@ NO_HEAD, NO_STRETCH = -2, -1  # sentinels for the start of the common stretch of
 @requires(bounded)
 def head_weights(
     selectivity: Importance[Tensor, "*layers heads"],
-    tau: NonNegative = HUB.tau,
+    tau: FiniteNonNegative = HUB.tau,
     minimum: FiniteAbove0 = HUB.minimum,
     maximum: float = HUB.maximum,
     *,
@@ -108,7 +109,7 @@ def hubkv_refine(
     protected: Bool[Tensor, "*layers heads tokens"] | None = None,
     radius: Whole = HUB.radius,
     gamma: OpenFraction = HUB.gamma,
-    tau: NonNegative = HUB.tau,
+    tau: FiniteNonNegative = HUB.tau,
     minimum: FiniteAbove0 = HUB.minimum,
     maximum: float = HUB.maximum,
     power: Above0 = HUB.power,

@@ -43,6 +43,32 @@ def test_a_fraction_refines_as_its_number_does(kv):
     assert_equal(found, reference.hubkv_refine(scores, 0.75, gamma=0.25, tau=0.5))
 
 
+def test_the_selectivity_of_scores_whose_squares_underflow():
+    scores = torch.tensor([[1.0, 0.0, 1.0, 0.5], [3.0, 1.0, 1.0, 1.0]])
+    aside = torch.tensor([False, True, False, False]).expand(2, 4)
+    for protected in (None, aside):
+        expected = reference.selectivity(scores, protected, epsilon=0.0)
+        for scale in (1e-22, 1e-30, 1e-37):
+            found = optimized.selectivity(scale * scores, protected, epsilon=0.0)
+            torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("huge", [slice(None), slice(1, None)])
+def test_gains_whose_sum_is_infinite_are_ranked_in_double_precision(huge):
+    weights = torch.arange(32.0).expand(2, 32, 32).clone()
+    weights[huge] = 2e38
+    weights[huge, 3, 5], weights[huge, :, 9] = 0, 3e38
+    assert_equal(optimized.greedy(weights, 5), reference.greedy(weights, 5))
+
+
+@pytest.mark.parametrize("call", ["head_weights", "hubkv_refine", "ungated_refine"])
+@LAYERS
+def test_an_infinite_exponent_of_heads_is_refused(kv, call):
+    given = dict(ratio=0.5) if call == "hubkv_refine" else {}
+    with pytest.raises(ValueError, match="tau must be finite and >= 0, got inf"):
+        getattr(kv, call)(torch.ones(2, 3), **given, tau=torch.inf, maximum=torch.inf)
+
+
 Call = Callable[..., tuple[Tensor, ...]]
 
 
