@@ -18,7 +18,7 @@ from triton.runtime.interpreter import InterpretedFunction
 
 import optimized
 import reference
-from optimized import _dispatch, kernels, vector
+from optimized import _dispatch, kernels, list_backends, vector
 from optimized._dispatch import dispatch
 from optimized.bench.launch_recorder import recorded
 from optimized.bench.timing_harness import moved
@@ -345,6 +345,12 @@ def test_a_kernel_gets_numbers_of_python():
     given = {type(x) for launch in launches for x in launch.arguments.values()}
     assert len(launches) == 3
     assert given <= {torch.Tensor, int, float, bool}
+
+
+def test_kernels_are_not_denied_where_triton_is_missing():
+    assert {kernel for *_, kernel in list_backends.lines()} >= {"-", "optimized.kernels.retain"}
+    with patch.object(kernels, "__all__", []):
+        assert {kernel for *_, kernel in list_backends.lines()} == {"not known without Triton"}
 
 
 def test_lengths_of_padded_rows_are_waited_for():
