@@ -21,15 +21,33 @@ from torch import Tensor
 from reference._validation import checks
 from reference._validation.contract import compile_contract
 from reference._validation.types import Whole
-from reference.hex.expander import expander_mask
+from reference.hex.expander import biregular_degrees, expander_mask
+from reference.hex.spectrum import is_ramanujan
 
-VERSION = 2
+VERSION = 3
 """Goes up when a key names another mask, so that no older file is read."""
 
-DIGEST = 32
+DIGEST, HEADER = 32, 128
+"""Bytes of the digest, and of the header that numpy writes for a row of 32-bit numbers."""
 STALE = 3600
 
 hold = compile_contract(expander_mask)
+
+
+def is_expander(mask: Tensor, density: float, near: bool, tile: bool, block: int) -> bool:
+    """Whether a mask has the degrees and the certificate of `expander_mask`."""
+    tokens, channels = mask.shape
+    if tile:
+        first = mask[:block]
+        whole = torch.equal(mask, first.repeat(tokens // block, 1))
+        return whole and is_expander(first, density, near, False, block)
+    token_degree, channel_degree = biregular_degrees(tokens, channels, density, near)
+    uneven, columns = tokens * token_degree % channels, mask.sum(0)
+    if bool((mask.sum(1) != token_degree).any() | (columns < channel_degree).any()):
+        return False
+    if uneven or min(token_degree, channel_degree) < 3:
+        return bool((columns <= channel_degree + bool(uneven)).all())
+    return is_ramanujan(mask)
 
 
 class MaskStore:
@@ -37,13 +55,16 @@ class MaskStore:
 
     A file is written beside its place and moved there in one step, and begins with a SHA-256 of
     what it is for and of all that follows: a reader sees a whole mask, the right one, or knows
-    that it does not. Whatever is wrong with a file or with the directory is reported once as a
-    `RuntimeWarning`, and the mask is made anew. Any number of processes may share a directory.
+    that it does not. A mask that is read has the shape that was asked for, and the degrees and the
+    certificate of an expander. Whatever is wrong with a file or with the directory is reported once
+    as a `RuntimeWarning`, and the mask is made anew. Any number of processes may share a directory.
 
     Args:
         directory: where the files are, made if missing; `None` keeps masks in memory alone.
         capacity: number of masks held in memory, least recently used out first, at least 0.
-        generate: makes a missing mask; takes the arguments of `mask`.
+        generate: makes a missing mask; takes the arguments of `mask`. A file of another generator
+            than the default one is known by the generator's module and name, and its masks have
+            any degrees.
 
     Raises:
         TypeError: `capacity` is not an integer.
@@ -55,6 +76,9 @@ class MaskStore:
     Reading:
         E-H6: the key holds the seed as well; one mask serves keys and values and all layers.
     """
+
+    own_generator = staticmethod(expander_mask)
+    is_expander = staticmethod(is_expander)
 
     def __init__(
         self,
@@ -87,12 +111,17 @@ class MaskStore:
         """
         hold((tokens, channels, density, seed, near, tile, block), {})
         share = Fraction(str(density))
-        kind = "".join(("-near" if near else "", f"-tile{block}" if tile else ""))
+        own = self.generate is self.own_generator
+        kind = ("-near" * near, f"-tile{block}" * tile, "" if own else f"-by{_name(self.generate)}")
+        kind = "".join(kind)
         key = f"{tokens}x{channels}-{share.numerator}in{share.denominator}-seed{seed}{kind}"
         with self._lock:
             packed = self._recent.pop(key, None)
         if packed is None:
-            packed = self._load(key)
+            packed = self._load(key, tokens, channels)
+            how = density, near, tile, block
+            if packed is not None and own and not self.is_expander(_unpack(packed), *how):
+                packed = self._report(f"{self.path(key)} is damaged: the mask is made anew")
         if packed is None:
             made = self.generate(tokens, channels, density, seed, near, tile, block)
             packed = _pack(made)
@@ -108,18 +137,22 @@ class MaskStore:
         assert self.directory is not None
         return self.directory / f"{key}.v{VERSION}.csr"
 
-    def _load(self, key: str) -> np.ndarray | None:
+    def _load(self, key: str, tokens: int, channels: int) -> np.ndarray | None:
         if self.directory is None:
             return None
+        longest = DIGEST + HEADER + 4 * (3 + tokens + tokens * channels)
         try:
-            raw = self.path(key).read_bytes()
+            with open(self.path(key), "rb") as file:
+                raw = file.read(longest + 1)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             return self._report(f"cannot read masks from {self.directory}: {error.strerror}")
-        if hashlib.sha256(key.encode() + raw[DIGEST:]).digest() != raw[:DIGEST]:
+        sealed = hashlib.sha256(key.encode() + raw[DIGEST:]).digest() == raw[:DIGEST]
+        packed = _numbers(raw[DIGEST:]) if sealed and len(raw) <= longest else None
+        if packed is None or not _is_packed(packed, tokens, channels):
             return self._report(f"{self.path(key)} is damaged: the mask is made anew")
-        return np.load(io.BytesIO(raw[DIGEST:]), allow_pickle=False)
+        return packed
 
     def _save(self, key: str, packed: np.ndarray) -> None:
         if self.directory is None:
@@ -156,6 +189,39 @@ class MaskStore:
             self._reported.add(message)
         if new:
             warnings.warn(message, RuntimeWarning, stacklevel=4)
+
+
+def _name(generate: Callable[..., Tensor]) -> str:
+    """Return what tells a generator from others, for the names of files."""
+    named = generate if hasattr(generate, "__qualname__") else type(generate)
+    return hashlib.sha256(f"{named.__module__}.{named.__qualname__}".encode()).hexdigest()[:8]
+
+
+def _numbers(body: bytes) -> np.ndarray | None:
+    """Return the array of 32-bit numbers that a file holds in numpy's format, if it does.
+
+    The header follows from the size. It is compared, not parsed: nothing is allocated because of
+    what a file says.
+    """
+    count, header = (len(body) - HEADER) // 4, io.BytesIO()
+    shape = dict(descr=np.dtype(np.int32).str, fortran_order=False, shape=(count,))
+    np.lib.format.write_array_header_1_0(header, shape)
+    if len(body) != HEADER + 4 * count or body[:HEADER] != header.getvalue():
+        return None
+    return np.frombuffer(body, np.int32, offset=HEADER)
+
+
+def _is_packed(packed: np.ndarray, tokens: int, channels: int) -> bool:
+    """Whether numbers are those that `_pack` returns for a mask of this shape."""
+    offsets, columns = packed[2 : tokens + 3].astype(np.int64), packed[tokens + 3 :]
+    if len(offsets) != tokens + 1 or packed[:2].tolist() != [tokens, channels]:
+        return False
+    counts = np.diff(offsets, prepend=0)
+    if counts[0] or counts.min() < 0 or offsets[-1] != len(columns):
+        return False
+    inside = not len(columns) or (columns.min() >= 0 and columns.max() < channels)
+    entries = np.repeat(np.arange(tokens), counts[1:]) * channels + columns
+    return bool(inside and (np.diff(entries) > 0).all())
 
 
 def _pack(mask: Tensor) -> np.ndarray:
