@@ -8,18 +8,13 @@ import torch
 
 
 def cached_tensors(maxsize: int) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator that caches tensors, which are made on the CPU.
-
-    A caller's default device, such as `with torch.device("meta")`, does not last in the cache.
-    """
+    """Return a decorator that caches what a function makes on the CPU, whatever the default is."""
 
     def decorate(find: Callable[..., Any]) -> Any:
-        @lru_cache(maxsize)
-        @wraps(find)
-        def call(*asked: Any) -> Any:
+        def on_the_cpu(*asked: Any) -> Any:
             with torch.device("cpu"):
                 return find(*asked)
 
-        return call
+        return lru_cache(maxsize)(wraps(find)(on_the_cpu))
 
     return decorate

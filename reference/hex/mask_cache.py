@@ -34,22 +34,6 @@ STALE = 3600
 hold = compile_contract(expander_mask)
 
 
-def is_expander(mask: Tensor, density: float, near: bool, tile: bool, block: int) -> bool:
-    """Whether a mask has the degrees and the certificate of `expander_mask`."""
-    tokens, channels = mask.shape
-    if tile:
-        first = mask[:block]
-        whole = torch.equal(mask, first.repeat(tokens // block, 1))
-        return whole and is_expander(first, density, near, False, block)
-    token_degree, channel_degree = biregular_degrees(tokens, channels, density, near)
-    uneven, columns = tokens * token_degree % channels, mask.sum(0)
-    if bool((mask.sum(1) != token_degree).any() | (columns < channel_degree).any()):
-        return False
-    if uneven or min(token_degree, channel_degree) < 3:
-        return bool((columns <= channel_degree + bool(uneven)).all())
-    return is_ramanujan(mask)
-
-
 class MaskStore:
     """Expander masks by size, density and seed: from memory, else from disk, else made anew.
 
@@ -78,7 +62,6 @@ class MaskStore:
     """
 
     own_generator = staticmethod(expander_mask)
-    is_expander = staticmethod(is_expander)
 
     def __init__(
         self,
@@ -112,8 +95,7 @@ class MaskStore:
         hold((tokens, channels, density, seed, near, tile, block), {})
         share = Fraction(str(density))
         own = self.generate is self.own_generator
-        kind = ("-near" * near, f"-tile{block}" * tile, "" if own else f"-by{_name(self.generate)}")
-        kind = "".join(kind)
+        kind = "-near" * near + f"-tile{block}" * tile + ("" if own else _name(self.generate))
         key = f"{tokens}x{channels}-{share.numerator}in{share.denominator}-seed{seed}{kind}"
         with self._lock:
             packed = self._recent.pop(key, None)
@@ -121,7 +103,7 @@ class MaskStore:
             packed = self._load(key, tokens, channels)
             how = density, near, tile, block
             if packed is not None and own and not self.is_expander(_unpack(packed), *how):
-                packed = self._report(f"{self.path(key)} is damaged: the mask is made anew")
+                packed = self._report(self._damage(key))
         if packed is None:
             made = self.generate(tokens, channels, density, seed, near, tile, block)
             packed = _pack(made)
@@ -137,6 +119,20 @@ class MaskStore:
         assert self.directory is not None
         return self.directory / f"{key}.v{VERSION}.csr"
 
+    def is_expander(self, mask: Tensor, density: float, near: bool, tile: bool, block: int) -> bool:
+        """Whether a mask has the degrees and the certificate of `expander_mask`."""
+        tokens, channels = mask.shape
+        if tile:
+            first = mask[:block]
+            same = torch.equal(mask, first.repeat(tokens // block, 1))
+            return same and self.is_expander(first, density, near, False, block)
+        degrees, columns = biregular_degrees(tokens, channels, density, near), mask.sum(0)
+        uneven = tokens * degrees.token % channels > 0
+        near_even = (columns - degrees.channel).clamp(0, uneven) == columns - degrees.channel
+        if not bool(near_even.all() and (mask.sum(1) == degrees.token).all()):
+            return False
+        return uneven or min(degrees) < 3 or is_ramanujan(mask)
+
     def _load(self, key: str, tokens: int, channels: int) -> np.ndarray | None:
         if self.directory is None:
             return None
@@ -149,10 +145,32 @@ class MaskStore:
         except OSError as error:
             return self._report(f"cannot read masks from {self.directory}: {error.strerror}")
         sealed = hashlib.sha256(key.encode() + raw[DIGEST:]).digest() == raw[:DIGEST]
-        packed = _numbers(raw[DIGEST:]) if sealed and len(raw) <= longest else None
-        if packed is None or not _is_packed(packed, tokens, channels):
-            return self._report(f"{self.path(key)} is damaged: the mask is made anew")
-        return packed
+        packed = self._read(raw[DIGEST:], tokens, channels) if sealed else None
+        return self._report(self._damage(key)) if packed is None else packed
+
+    @staticmethod
+    def _read(body: bytes, tokens: int, channels: int) -> np.ndarray | None:
+        """Return what `_pack` returns for a mask of this shape, if a file holds that.
+
+        The header is compared, not parsed: nothing is allocated because of what a file says.
+        """
+        header, count = io.BytesIO(), (len(body) - HEADER) // 4
+        kind = dict(descr=np.dtype(np.int32).str, fortran_order=False, shape=(count,))
+        np.lib.format.write_array_header_1_0(header, kind)
+        if body[:HEADER] != header.getvalue() or len(body) != HEADER + 4 * count:
+            return None
+        packed = np.frombuffer(body, np.int32, offset=HEADER)
+        offsets, columns = packed[2 : tokens + 3].astype(np.int64), packed[tokens + 3 :]
+        steps = np.diff(offsets, prepend=0, append=len(columns))
+        if packed[:2].tolist() != [tokens, channels] or len(steps) != tokens + 2:
+            return None
+        if steps[0] or steps[-1] or steps.min() < 0 or (columns % channels != columns).any():
+            return None
+        entries = np.repeat(np.arange(tokens), steps[1:-1]) * channels + columns
+        return packed if (np.diff(entries) > 0).all() else None
+
+    def _damage(self, key: str) -> str:
+        return f"{self.path(key)} is damaged: the mask is made anew"
 
     def _save(self, key: str, packed: np.ndarray) -> None:
         if self.directory is None:
@@ -194,34 +212,8 @@ class MaskStore:
 def _name(generate: Callable[..., Tensor]) -> str:
     """Return what tells a generator from others, for the names of files."""
     named = generate if hasattr(generate, "__qualname__") else type(generate)
-    return hashlib.sha256(f"{named.__module__}.{named.__qualname__}".encode()).hexdigest()[:8]
-
-
-def _numbers(body: bytes) -> np.ndarray | None:
-    """Return the array of 32-bit numbers that a file holds in numpy's format, if it does.
-
-    The header follows from the size. It is compared, not parsed: nothing is allocated because of
-    what a file says.
-    """
-    count, header = (len(body) - HEADER) // 4, io.BytesIO()
-    shape = dict(descr=np.dtype(np.int32).str, fortran_order=False, shape=(count,))
-    np.lib.format.write_array_header_1_0(header, shape)
-    if len(body) != HEADER + 4 * count or body[:HEADER] != header.getvalue():
-        return None
-    return np.frombuffer(body, np.int32, offset=HEADER)
-
-
-def _is_packed(packed: np.ndarray, tokens: int, channels: int) -> bool:
-    """Whether numbers are those that `_pack` returns for a mask of this shape."""
-    offsets, columns = packed[2 : tokens + 3].astype(np.int64), packed[tokens + 3 :]
-    if len(offsets) != tokens + 1 or packed[:2].tolist() != [tokens, channels]:
-        return False
-    counts = np.diff(offsets, prepend=0)
-    if counts[0] or counts.min() < 0 or offsets[-1] != len(columns):
-        return False
-    inside = not len(columns) or (columns.min() >= 0 and columns.max() < channels)
-    entries = np.repeat(np.arange(tokens), counts[1:]) * channels + columns
-    return bool(inside and (np.diff(entries) > 0).all())
+    whole = f"{named.__module__}.{named.__qualname__}".encode()
+    return f"-by{hashlib.sha256(whole).hexdigest()[:8]}"
 
 
 def _pack(mask: Tensor) -> np.ndarray:

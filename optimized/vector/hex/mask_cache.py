@@ -9,16 +9,13 @@ from optimized._rebind import rebind
 from optimized.vector.hex.expander import expander_mask
 from optimized.vector.hex.spectrum import is_ramanujan
 from reference import MaskStore as SlowMaskStore
-from reference.hex import mask_cache
-
-is_expander = rebind(mask_cache.is_expander, is_ramanujan=is_ramanujan)
 
 
 class MaskStore(SlowMaskStore):
     """The mask store of the reference, with the vectorised generator as default."""
 
     own_generator = staticmethod(expander_mask)
-    is_expander = staticmethod(is_expander)
+    is_expander = rebind(SlowMaskStore.is_expander, is_ramanujan=is_ramanujan)
 
     def __init__(
         self,
