@@ -339,9 +339,9 @@ def test_a_cache_that_is_not_laid_out_is_refused_while_a_graph_is_captured():
 
 
 def test_a_kernel_gets_numbers_of_python():
-    settings = dict(gamma=np.float32(0.5), tau=np.float16(0.5), epsilon=Fraction(1, 8))
+    numbers: Any = dict(ratio=np.float32(0.5), tau=np.float16(0.5), epsilon=Fraction(1, 8))
     with trusted(), recorded() as launches:
-        optimized.hubkv_refine(torch.empty(2, 3, 8, device=GPU), np.float32(0.5), **settings)
+        optimized.hubkv_refine(torch.empty(2, 3, 8, device=GPU), **numbers)
     given = {type(x) for launch in launches for x in launch.arguments.values()}
     assert len(launches) == 3
     assert given <= {torch.Tensor, int, float, bool}
