@@ -45,7 +45,7 @@ def dispatch(
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         given = (*args, *kwargs.values())
         body = kernel() if on_gpu(given) else None
-        (hold if body else hold_the_rest)(args, kwargs)
+        args, kwargs = (hold if body else hold_the_rest)(args, kwargs)  # pyright: ignore
         if body is None:
             return vector(*args, **kwargs)
         with gpu_context(given):

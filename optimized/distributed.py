@@ -32,11 +32,12 @@ from optimized.vector.hubkv.refine import (
     slabs,
 )
 from optimized.vector.retain import cut, sortable
-from reference._validation.contract import compile_contract, requires
+from reference._validation.contract import compile_contract, plain, requires
 from reference._validation.preconditions import budget_fits_pools, scoped
 from reference._validation.types import (
     Above0,
     FiniteAbove0,
+    FiniteNonNegative,
     Importance,
     NonNegative,
     OpenFraction,
@@ -63,7 +64,7 @@ NO_HEAD, NO_STRETCH = -2, -1  # sentinels for the start of the common stretch of
 @requires(bounded)
 def head_weights(
     selectivity: Importance[Tensor, "*layers heads"],
-    tau: NonNegative = HUB.tau,
+    tau: FiniteNonNegative = HUB.tau,
     minimum: FiniteAbove0 = HUB.minimum,
     maximum: float = HUB.maximum,
     *,
@@ -108,7 +109,7 @@ def hubkv_refine(
     protected: Bool[Tensor, "*layers heads tokens"] | None = None,
     radius: Whole = HUB.radius,
     gamma: OpenFraction = HUB.gamma,
-    tau: NonNegative = HUB.tau,
+    tau: FiniteNonNegative = HUB.tau,
     minimum: FiniteAbove0 = HUB.minimum,
     maximum: float = HUB.maximum,
     power: Above0 = HUB.power,
@@ -148,7 +149,8 @@ def hubkv_refine(
     Source:
         HubKV-9, HubKV-11, HubKV-12, HubKV-13.
     """
-    knobs = HubSettings(radius, gamma, tau, minimum, maximum, power, epsilon)
+    knobs = plain(HubSettings(radius, gamma, tau, minimum, maximum, power, epsilon))
+    ratio = plain(ratio)
     named = knobs._asdict()
 
     def hold() -> tuple[int, int]:

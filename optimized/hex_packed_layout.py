@@ -4,16 +4,17 @@ A span is cut into tiles of 96 tokens; the last tile is padded with code 0. A ti
 `width` channels is `96 * width * bits` bits without a gap. A word of 32 bits is two halves, the low
 one first. A half holds one code of each of several groups, and one mask extracts a code.
 
-With two, four or eight bits, a half has `16 / bits` fields, field i at bit `bits * i`. A group has
-`w = width * bits / 16` channels.
+With one, two, four or eight bits, a half has `16 / bits` fields, field i at bit `bits * i`. A group
+has `w = width * bits / 16` channels, which must be an even number.
 
 - keys `[96, w / 2]`: row t, word j, half h, field i is token t, channel `w i + 2 j + h`;
 - values `[48, w]`: row r, word j, half h, field i is token `2 r + h`, channel `w i + j`.
 
 With three bits, a tile has three planes. A half of a plane has five fields, field f at bit `3 f`;
 they hold groups 0 to 14. Bit 15 of a half in plane p is bit p of group 15. A group has 16 channels.
-A row has `256 / width` tokens, which are `rows = 96 * width / 256` apart. Group
-`u = width / 16 * k + v` of row t has the 16 channels from `16 v` on of token `t + rows * k`.
+A row has `256 / width` tokens, a whole number of at most 16, which are `rows = 96 * width / 256`
+apart. Group `u = width / 16 * k + v` of row t has the 16 channels from `16 v` on of token
+`t + rows * k`.
 
 - keys `[3, rows, 8]`: row t, word j, half h is token t, channel `2 j + h` of the group;
 - values `[3, rows / 2, 16]`: row r, word j, half h is token `2 r + h`, channel j of the group.
@@ -28,13 +29,13 @@ the residual buffer of a cache with `Room`: see there.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from optimized._cached_tensors import cached_tensors
 from optimized.vector.hex.packing import pack_bits, unpack_bits
 from optimized.vector.hex.stacked_cache import kept_by, mask_settings, shared_properties
 from reference.hex.cache import HexCache, carried_tokens
@@ -148,7 +149,7 @@ class Room(NamedTuple):
     values: Tensor
     mass: Tensor  # float32 [rows, remembered + room]; the first ones are those of compressed tokens
     filled: Tensor  # int64 [1]: tokens in the residual buffer, where kernels read it
-    newest: list[int]  # the same, on the host
+    newest: list[int]  # the number of the last change, on the host
 
     @classmethod
     def of(cls, rest: HexCache) -> "Room":
@@ -176,7 +177,6 @@ class Room(NamedTuple):
         for name in ("residual_keys", "residual_values", "residual_mass", "mass"):
             getattr(now, name).copy_(getattr(rest, name))
         self.filled.fill_(rest.residual_keys.shape[-2])
-        self.newest[0] = rest.residual_keys.shape[-2]
 
     def rest(self, rest: HexCache, held: int) -> HexCache:
         """Return a cache whose residual buffer is the first tokens of this room."""
@@ -196,6 +196,7 @@ class PackedCache(NamedTuple):
     spans: PackedSpans
     rest: HexCache  # the cache without its blocks
     room: Room | None = None  # the memory of its residual buffer, once it decodes
+    change: int = 0  # the number of the change of the room that made this cache
 
     @property
     def blocks(self) -> int:
@@ -206,34 +207,43 @@ class PackedCache(NamedTuple):
         """Return the cache with one more block and a new rest."""
         return PackedCache(self.spans.followed(block, rest.config), rest)
 
-    def in_room(self) -> "PackedCache":
-        """Return the cache with its residual buffer copied into memory of a fixed size."""
-        room = self.room
+    def in_room(self, room: Room | None = None) -> "PackedCache":
+        """Return the cache with its residual buffer copied into memory of a fixed size.
+
+        The memory is new, or a `room` that is given up: the caches in it are refused from now on.
+        """
+        self.require_newest()
         if room is None or not room.fits(self.rest):
             room = Room.of(self.rest)
         room.fill(self.rest)
-        return PackedCache(self.spans, room.rest(self.rest, self.held), room)
+        return self.changed(room, self.held)
 
     def grown(self) -> "PackedCache":
         """Return the cache after a token was written into its room."""
         assert self.room is not None
-        self.room.newest[0] = self.held + 1
-        return self._replace(rest=self.room.rest(self.rest, self.held + 1))
+        self.require_newest()
+        return self.changed(self.room, self.held + 1)
+
+    def changed(self, room: Room, held: int) -> "PackedCache":
+        """Return the cache with the first tokens of a room, as the only one that may go on."""
+        room.newest[0] += 1
+        return PackedCache(self.spans, room.rest(self.rest, held), room, room.newest[0])
 
     def require_newest(self) -> None:
-        """Refuse a cache whose room has gone on without it.
+        """Refuse a cache whose room has changed since.
 
         Raises:
             ValueError: the cache is not the newest.
         """
-        if self.room is not None and self.room.newest != [self.held]:
+        if self.room is not None and self.room.newest != [self.change]:
             raise ValueError(
-                f"cache must be the newest, with {self.room.newest[0]} tokens in its residual "
-                f"buffer, got one with {self.held}: a step writes in place; `settled` copies before"
+                f"cache must be the newest in its memory, of change {self.room.newest[0]}, got "
+                f"that of change {self.change}: a step writes in place; `settled` copies before"
             )
 
     def settled(self) -> "PackedCache":
         """Return the cache with a residual buffer of its own, which no step of another changes."""
+        self.require_newest()
         if self.room is None:
             return self
         names = "residual_keys", "residual_values", "residual_mass", "mass"
@@ -250,7 +260,8 @@ class PackedCache(NamedTuple):
         """Return a cache in the layout of the kernels.
 
         Raises:
-            ValueError: the cache has no block, or blocks that are not alike.
+            ValueError: the cache has no block, or blocks that are not alike, or bits and channels
+                that do not fill words.
         """
         if not alike(cache.blocks):
             count = len(cache.blocks)
@@ -258,11 +269,16 @@ class PackedCache(NamedTuple):
                 "cache must have at least one block, and all of one number of bits, value group "
                 f"and type, got {count} block{'s' * (count != 1)}"
             )
+        bits, width = cache.blocks[0].bits, cache.residual_keys.shape[-1]
+        if not fills_words(bits, width):
+            raise ValueError(
+                "cache must have codes of 1, 2, 4 or 8 bits and a multiple of 32 / bits channels, "
+                f"or of 3 bits and 16, 32, 64, 128 or 256, got {bits} bits and {width} channels"
+            )
         return cls(laid_out(cache.blocks, cache.config), cache._replace(blocks=()))
 
     def cache(self) -> HexCache:
         """Return the cache as the specification stores it, bit for bit."""
-        self.require_newest()
         rest = self.settled().rest
         return rest._replace(blocks=tuple(blocks(self.spans, rest.residual_mass.shape[:-1])))
 
@@ -278,7 +294,12 @@ def alike(blocks: tuple[HexBlock, ...]) -> bool:
     return len(kinds) == 1
 
 
-@lru_cache(maxsize=32)
+def fills_words(bits: int, width: int) -> bool:
+    """Whether the codes of a tile lie in whole words, each bit at a place of its own."""
+    return width in (16, 32, 64, 128, 256) if bits == 3 else 32 % bits == width * bits % 32 == 0
+
+
+@cached_tensors(32)
 def places(bits: int, width: int, kind: str, device: torch.device) -> Tensor:
     """Return the position of each bit of each code of a tile, `[96, width, bits]`: 32 word + bit.
 
@@ -328,7 +349,7 @@ def lifted(words: Tensor, bits: int, width: int, kind: str, tokens: int) -> Tens
     return codes.flatten(-3, -2)[..., :tokens, :]
 
 
-@lru_cache(maxsize=32)
+@cached_tensors(32)
 def kept_counts(
     static: HexConfig, length: int, heads: int, width: int, device: torch.device
 ) -> Tensor:

@@ -22,7 +22,7 @@ def lines() -> list[tuple[str, str, str]]:
 def of_kernel(name: str) -> str:
     """Return the module that holds a function's kernel, or its text rebound to kernels."""
     if name not in kernels.__all__:
-        return "-"
+        return "-" if kernels.__all__ else "not known without Triton"
     return getattr(kernels, name).__module__ + " (rebound)" * (name not in kernels.LAUNCHERS)
 
 

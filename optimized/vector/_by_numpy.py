@@ -4,10 +4,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from reference._validation.contract import has_memory
+
 
 def on_cpu(x: Tensor) -> bool:
-    """Whether NumPy may compute with a tensor: on a CPU, and not while `torch.compile` traces."""
-    return x.is_cpu and not torch.compiler.is_compiling()
+    """Whether NumPy may compute with a tensor: in the memory of a CPU, and not traced."""
+    return x.is_cpu and not torch.compiler.is_compiling() and has_memory(x)
 
 
 def array(x: Tensor) -> np.ndarray:

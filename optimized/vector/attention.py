@@ -9,6 +9,7 @@ from torch import Tensor
 
 import reference
 from optimized._rebind import rebind
+from reference._validation.contract import has_memory
 from reference.precision import widest
 
 # most weights at a time, but at least those of one key head: 2 MiB in float32
@@ -107,6 +108,7 @@ def attention_drawn(
     # all pieces share one buffer: new memory pages cost as much as the arithmetic
     given = [x for x in (queries, keys, log_sum_exp) if x is not None]
     learns = torch.is_grad_enabled() and any(x.requires_grad for x in given)
+    learns |= not all(map(has_memory, given))
     size = (step, group * count, tokens)
     spared = learns, learns or known is not None
     held = [None if none else cache.new_empty(size, dtype=exact) for none in spared]

@@ -36,6 +36,7 @@ from reference._validation.types import BoundsTest, choices_of, split_annotation
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Call = tuple[tuple[Any, ...], dict[str, Any]]  # the positional and the named arguments
 Axes = dict[str, tuple[Any, str]]  # the length of each axis of a call, and the argument that has it
 Check = Callable[[Any, Axes], None]
 
@@ -57,6 +58,8 @@ INFINITY = {  # as an integer with the same bits
     torch.float32: 0xFF << 23,
     torch.float64: 0x7FF << 52,
 }
+PLAIN = {int, float, bool, str, type(None), torch.dtype, Tensor}
+"""Types of arguments that are taken as they are; other numbers become those of Python."""
 FEW = 1 << 14
 """Elements of which the least and the greatest are found in one step."""
 _trusting = ContextVar("trusting", default=False)
@@ -74,7 +77,7 @@ def trusted() -> Iterator[None]:
 
 def may_read_values(tensor: Tensor) -> bool:
     """Whether checks may read the values of a tensor, and it has any."""
-    return may_branch_on_values(tensor) and not _trusting.get()
+    return has_known_values(tensor) and not _trusting.get()
 
 
 def may_branch_on_values(tensor: Tensor) -> bool:
@@ -82,6 +85,24 @@ def may_branch_on_values(tensor: Tensor) -> bool:
 
     It may on a CPU within `trusted()` too, where nothing waits for them.
     """
+    return has_known_values(tensor) and has_memory(tensor)
+
+
+def has_memory(tensor: Tensor) -> bool:
+    """Whether a tensor's memory can be read: not within `torch.func.vmap` or `FakeTensorMode`."""
+    if torch.compiler.is_compiling():
+        return True
+    if type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__:  # pyright: ignore
+        return False
+    try:
+        tensor.detach().data_ptr()  # a transform wraps what it returns
+    except RuntimeError:
+        return False
+    return True
+
+
+def has_known_values(tensor: Tensor) -> bool:
+    """Whether a tensor has values, and reading them neither breaks a graph nor waits for a GPU."""
     if torch.compiler.is_compiling() or not tensor.numel():
         return False
     return not tensor.is_cuda or not (_trusting.get() or torch.cuda.is_current_stream_capturing())
@@ -107,7 +128,7 @@ def enforce_contract(door: str, spec: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(spec)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        hold(args, kwargs)
+        args, kwargs = hold(args, kwargs)  # pyright: ignore[reportAssignmentType]
         return spec(*args, **kwargs)
 
     call.__module__ = door  # pickle looks for the function there
@@ -116,8 +137,10 @@ def enforce_contract(door: str, spec: Callable[P, R]) -> Callable[P, R]:
 
 def compile_contract(
     spec: Callable[..., Any], unread: Collection[str] = ()
-) -> Callable[[tuple[Any, ...], dict[str, Any]], None]:
+) -> Callable[[tuple[Any, ...], dict[str, Any]], Call]:
     """Compile a signature into a function that checks the arguments of a call.
+
+    It returns them, with NumPy's scalars, fractions and the like as numbers of Python.
 
     Args:
         spec: the function, with its rules.
@@ -131,11 +154,11 @@ def compile_contract(
     checks = [(n, without_values(check) if n in unread else check) for n, check in checks]
     rules = [(rule, tuple(signature(rule).parameters)) for rule in vars(spec).get("rules", ())]
 
-    def hold(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def hold(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         # with an argument too many Python raises the error
         given = dict(zip(names, args), **kwargs) if args else kwargs  # noqa: B905
         if not given.keys() >= needed:
-            return  # with an argument too few as well
+            return args, kwargs  # with an argument too few as well
         axes: Axes = {}
         for name, check in checks:
             if name in given:
@@ -144,8 +167,24 @@ def compile_contract(
             known = {axis: length for axis, (length, _) in axes.items()} | defaults | given
             for rule, wanted in rules:
                 rule(*[known.get(n) for n in wanted])
+        return tuple(map(plain, args)), {n: plain(value) for n, value in kwargs.items()}
 
     return hold
+
+
+def plain(value: Any) -> Any:
+    """Return a number, or a record of settings, with numbers of Python alone."""
+    if type(value) in PLAIN:
+        return value
+    if hasattr(value, "_make"):
+        kinds = {*map(type, value)}
+        settings = Tensor not in kinds and not kinds <= PLAIN
+        return value._make(map(plain, value)) if settings else value
+    if isinstance(value, np.floating):
+        return float(str(value))  # a ratio is the decimal number that it prints as
+    if isinstance(value, np.generic):
+        return value.item()
+    return float(value) if isinstance(value, Real) else value
 
 
 def without_values(check: Check) -> Check:

@@ -21,12 +21,14 @@ from torch import Tensor
 from reference._validation import checks
 from reference._validation.contract import compile_contract
 from reference._validation.types import Whole
-from reference.hex.expander import expander_mask
+from reference.hex.expander import biregular_degrees, expander_mask
+from reference.hex.spectrum import is_ramanujan
 
-VERSION = 2
+VERSION = 3
 """Goes up when a key names another mask, so that no older file is read."""
 
-DIGEST = 32
+DIGEST, HEADER = 32, 128
+"""Bytes of the digest, and of the header that numpy writes for a row of 32-bit numbers."""
 STALE = 3600
 
 hold = compile_contract(expander_mask)
@@ -37,13 +39,16 @@ class MaskStore:
 
     A file is written beside its place and moved there in one step, and begins with a SHA-256 of
     what it is for and of all that follows: a reader sees a whole mask, the right one, or knows
-    that it does not. Whatever is wrong with a file or with the directory is reported once as a
-    `RuntimeWarning`, and the mask is made anew. Any number of processes may share a directory.
+    that it does not. A mask that is read has the shape that was asked for, and the degrees and the
+    certificate of an expander. Whatever is wrong with a file or with the directory is reported once
+    as a `RuntimeWarning`, and the mask is made anew. Any number of processes may share a directory.
 
     Args:
         directory: where the files are, made if missing; `None` keeps masks in memory alone.
         capacity: number of masks held in memory, least recently used out first, at least 0.
-        generate: makes a missing mask; takes the arguments of `mask`.
+        generate: makes a missing mask; takes the arguments of `mask`. A file of another generator
+            than the default one is known by the generator's module and name, and its masks have
+            any degrees.
 
     Raises:
         TypeError: `capacity` is not an integer.
@@ -55,6 +60,8 @@ class MaskStore:
     Reading:
         E-H6: the key holds the seed as well; one mask serves keys and values and all layers.
     """
+
+    own_generator = staticmethod(expander_mask)
 
     def __init__(
         self,
@@ -87,12 +94,16 @@ class MaskStore:
         """
         hold((tokens, channels, density, seed, near, tile, block), {})
         share = Fraction(str(density))
-        kind = "".join(("-near" if near else "", f"-tile{block}" if tile else ""))
+        own = self.generate is self.own_generator
+        kind = "-near" * near + f"-tile{block}" * tile + ("" if own else _name(self.generate))
         key = f"{tokens}x{channels}-{share.numerator}in{share.denominator}-seed{seed}{kind}"
         with self._lock:
             packed = self._recent.pop(key, None)
         if packed is None:
-            packed = self._load(key)
+            packed = self._load(key, tokens, channels)
+            how = density, near, tile, block
+            if packed is not None and own and not self.is_expander(_unpack(packed), *how):
+                packed = self._report(self._damage(key))
         if packed is None:
             made = self.generate(tokens, channels, density, seed, near, tile, block)
             packed = _pack(made)
@@ -108,18 +119,58 @@ class MaskStore:
         assert self.directory is not None
         return self.directory / f"{key}.v{VERSION}.csr"
 
-    def _load(self, key: str) -> np.ndarray | None:
+    def is_expander(self, mask: Tensor, density: float, near: bool, tile: bool, block: int) -> bool:
+        """Whether a mask has the degrees and the certificate of `expander_mask`."""
+        tokens, channels = mask.shape
+        if tile:
+            first = mask[:block]
+            same = torch.equal(mask, first.repeat(tokens // block, 1))
+            return same and self.is_expander(first, density, near, False, block)
+        degrees, columns = biregular_degrees(tokens, channels, density, near), mask.sum(0)
+        uneven = tokens * degrees.token % channels > 0
+        near_even = (columns - degrees.channel).clamp(0, uneven) == columns - degrees.channel
+        if not bool(near_even.all() and (mask.sum(1) == degrees.token).all()):
+            return False
+        return uneven or min(degrees) < 3 or is_ramanujan(mask)
+
+    def _load(self, key: str, tokens: int, channels: int) -> np.ndarray | None:
         if self.directory is None:
             return None
+        longest = DIGEST + HEADER + 4 * (3 + tokens + tokens * channels)
         try:
-            raw = self.path(key).read_bytes()
+            with open(self.path(key), "rb") as file:
+                raw = file.read(longest + 1)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             return self._report(f"cannot read masks from {self.directory}: {error.strerror}")
-        if hashlib.sha256(key.encode() + raw[DIGEST:]).digest() != raw[:DIGEST]:
-            return self._report(f"{self.path(key)} is damaged: the mask is made anew")
-        return np.load(io.BytesIO(raw[DIGEST:]), allow_pickle=False)
+        sealed = hashlib.sha256(key.encode() + raw[DIGEST:]).digest() == raw[:DIGEST]
+        packed = self._read(raw[DIGEST:], tokens, channels) if sealed else None
+        return self._report(self._damage(key)) if packed is None else packed
+
+    @staticmethod
+    def _read(body: bytes, tokens: int, channels: int) -> np.ndarray | None:
+        """Return what `_pack` returns for a mask of this shape, if a file holds that.
+
+        The header is compared, not parsed: nothing is allocated because of what a file says.
+        """
+        header, count = io.BytesIO(), (len(body) - HEADER) // 4
+        kind = dict(descr=np.dtype(np.int32).str, fortran_order=False, shape=(count,))
+        np.lib.format.write_array_header_1_0(header, kind)
+        if body[:HEADER] != header.getvalue() or len(body) != HEADER + 4 * count:
+            return None
+        packed = np.frombuffer(body, np.int32, offset=HEADER)
+        offsets, columns = packed[2 : tokens + 3].astype(np.int64), packed[tokens + 3 :]
+        steps = np.diff(offsets, prepend=0, append=len(columns))
+        if packed[:2].tolist() != [tokens, channels] or len(steps) != tokens + 2:
+            return None
+        if steps[0] or steps[-1] or steps.min() < 0 or (columns % channels != columns).any():
+            return None
+        entries = np.repeat(np.arange(tokens), steps[1:-1]) * channels + columns
+        return packed if (np.diff(entries) > 0).all() else None
+
+    def _damage(self, key: str) -> str:
+        return f"{self.path(key)} is damaged: the mask is made anew"
 
     def _save(self, key: str, packed: np.ndarray) -> None:
         if self.directory is None:
@@ -156,6 +207,13 @@ class MaskStore:
             self._reported.add(message)
         if new:
             warnings.warn(message, RuntimeWarning, stacklevel=4)
+
+
+def _name(generate: Callable[..., Tensor]) -> str:
+    """Return what tells a generator from others, for the names of files."""
+    named = generate if hasattr(generate, "__qualname__") else type(generate)
+    whole = f"{named.__module__}.{named.__qualname__}".encode()
+    return f"-by{hashlib.sha256(whole).hexdigest()[:8]}"
 
 
 def _pack(mask: Tensor) -> np.ndarray:

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from reference._validation.contract import requires
-from reference._validation.types import FiniteAbove0, Importance, NonNegative
+from reference._validation.types import FiniteAbove0, FiniteNonNegative, Importance, NonNegative
 from reference.precision import widen
 
 
@@ -57,7 +57,7 @@ def bounded(name: str | None, minimum: float, maximum: float) -> None:
 @requires(bounded)
 def head_weights(
     selectivity: Importance[Tensor, "*layers heads"],
-    tau: NonNegative = 0.5,
+    tau: FiniteNonNegative = 0.5,
     minimum: FiniteAbove0 = 0.8,
     maximum: float = 1.2,
 ) -> Float[Tensor, "*layers heads"]:

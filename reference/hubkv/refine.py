@@ -11,6 +11,7 @@ from reference._validation.types import (
     Above0,
     Finite,
     FiniteAbove0,
+    FiniteNonNegative,
     Importance,
     NonNegative,
     OpenFraction,
@@ -32,7 +33,7 @@ class HubSettings(NamedTuple):
 
     radius: Whole = 2
     gamma: OpenFraction = 0.5
-    tau: NonNegative = 0.5
+    tau: FiniteNonNegative = 0.5
     minimum: FiniteAbove0 = 0.8
     maximum: float = 1.2
     power: Above0 = 2.0
@@ -80,7 +81,7 @@ def hubkv_refine(
     protected: Bool[Tensor, "*layers heads tokens"] | None = None,
     radius: Whole = 2,
     gamma: OpenFraction = 0.5,
-    tau: NonNegative = 0.5,
+    tau: FiniteNonNegative = 0.5,
     minimum: FiniteAbove0 = 0.8,
     maximum: float = 1.2,
     power: Above0 = 2.0,

@@ -4,7 +4,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from reference._validation.contract import requires
-from reference._validation.types import FiniteAbove0, Importance, NonNegative, OpenFraction, Whole
+from reference._validation.types import (
+    FiniteAbove0,
+    FiniteNonNegative,
+    Importance,
+    NonNegative,
+    OpenFraction,
+    Whole,
+)
 from reference.hubkv.discount import smd
 from reference.hubkv.head_calibration import bounded, calibrate, head_weights, selectivity
 from reference.precision import widen
@@ -16,7 +23,7 @@ def ungated_refine(
     protected: Bool[Tensor, "*layers heads tokens"] | None = None,
     radius: Whole = 2,
     gamma: OpenFraction = 0.5,
-    tau: NonNegative = 0.5,
+    tau: FiniteNonNegative = 0.5,
     minimum: FiniteAbove0 = 0.8,
     maximum: float = 1.2,
     epsilon: NonNegative = 1e-6,

@@ -35,7 +35,7 @@ hubkv/refine/test_laws.py::test_refinement_is_its_four_steps[torch.float32]
   - hub = (mine > largest[j - RADIUS])
   + hub = (mine >= largest[j - RADIUS])
   kernel_equal_blocks: the distance of block means is left out of the variance
-  - (spreads + apart * apart) * counts
+  - (spreads * spreads + apart * apart) * counts
   + spreads * counts
 """)
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from inspect import signature
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -16,7 +18,7 @@ from triton.runtime.interpreter import InterpretedFunction
 
 import optimized
 import reference
-from optimized import _dispatch, kernels, vector
+from optimized import _dispatch, kernels, list_backends, vector
 from optimized._dispatch import dispatch
 from optimized.bench.launch_recorder import recorded
 from optimized.bench.timing_harness import moved
@@ -334,6 +336,21 @@ def test_a_cache_that_is_not_laid_out_is_refused_while_a_graph_is_captured():
         with trusted():
             attend_packed(given[0], PackedCache.of(moved(stored(96), torch.device(GPU))))
     assert none
+
+
+def test_a_kernel_gets_numbers_of_python():
+    numbers: Any = dict(ratio=np.float32(0.5), tau=np.float16(0.5), epsilon=Fraction(1, 8))
+    with trusted(), recorded() as launches:
+        optimized.hubkv_refine(torch.empty(2, 3, 8, device=GPU), **numbers)
+    given = {type(x) for launch in launches for x in launch.arguments.values()}
+    assert len(launches) == 3
+    assert given <= {torch.Tensor, int, float, bool}
+
+
+def test_kernels_are_not_denied_where_triton_is_missing():
+    assert {kernel for *_, kernel in list_backends.lines()} >= {"-", "optimized.kernels.retain"}
+    with patch.object(kernels, "__all__", []):
+        assert {kernel for *_, kernel in list_backends.lines()} == {"not known without Triton"}
 
 
 def test_lengths_of_padded_rows_are_waited_for():

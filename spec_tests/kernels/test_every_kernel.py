@@ -49,6 +49,16 @@ def test_programs_give_the_same_bits_in_any_order(name, data, dtype, size):
     assert_as_accurate(found, getattr(reference, name), inputs)
 
 
+@pytest.mark.parametrize("scale", [2.0**-73, 2.0**-100])
+def test_heads_weigh_alike_where_squares_of_their_scores_underflow(scale):
+    scores = torch.rand(1, 4, 200, generator=torch.Generator().manual_seed(0))
+    scores **= torch.arange(1, 5)[:, None]
+    given = dict(ratio=0.9, tau=2.0, minimum=0.5, maximum=2.0, epsilon=0.0)
+    for kv in (reference, optimized, kernels):
+        refined, small = (kv.hubkv_refine(scores=scores * x, **given) for x in (1, scale))
+        torch.testing.assert_close(small / scale, refined)
+
+
 @every_row_that_waits_for_nothing
 @few
 @given(data=st.data(), dtype=dtypes)

@@ -1,5 +1,6 @@
 """Kernels of decode attention over a HEX cache: heads of 64 and 128 channels, any split."""
 
+import re
 from importlib import import_module
 from unittest.mock import patch
 
@@ -12,6 +13,7 @@ import reference
 from optimized import vector
 from optimized.bench.launch_recorder import launched
 from optimized.bench.timing_harness import moved
+from optimized.hex_packed_layout import PackedCache
 from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.kernels.hex_cache_strategy import wide_cache_inputs
 from spec_tests.kernels.interpreter import GRID, ORDERS, programs_in_order
@@ -39,6 +41,22 @@ def test_codes_of_every_width_are_read_in_single_precision(bits, width):
     cache = vector.hex_prefill(*(x[:, :-1] for x in stream), config=config)
     x = dict(queries=stream[0][:, -1:].clone(), cache=cache)
     assert_as_accurate(home.hex_attention(**x), reference.hex_attention, x)
+
+
+@pytest.mark.parametrize(
+    ("queries", "bits", "why"),
+    [
+        (torch.ones(4, 1, 64, dtype=torch.float64), 4, "got torch.float64, 4 bits"),
+        (torch.ones(4, 1, 64), 3, "got torch.float32, 3 bits and 64 channels"),
+        (torch.ones(3, 1, 64), 4, "(*batch, a multiple of 2, 1, 64), got (3, 1, 64)"),
+        (torch.ones(4, 2, 64), 4, "(*batch, a multiple of 2, 1, 64), got (4, 2, 64)"),
+    ],
+)
+def test_a_laid_out_cache_refuses_what_the_kernels_are_not_made_for(queries, bits, why):
+    config = reference.HexConfig(bits=bits, density=0.0)
+    cache = vector.hex_prefill(*torch.ones(3, 2, 96, 64), config=config)
+    with pytest.raises(ValueError, match=re.escape(why)):
+        home.attend_packed(queries, PackedCache.of(cache))
 
 
 def test_a_residual_buffer_of_any_length_takes_a_grid_that_a_gpu_has():

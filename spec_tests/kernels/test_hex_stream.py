@@ -16,7 +16,7 @@ from optimized.bench.launch_recorder import Operators, recorded
 from optimized.hex_packed_layout import TILE, PackedCache
 from optimized.kernels.hex._packed_decode_step import decode_packed
 from optimized.kernels.hex._sparse_entries import tables
-from optimized.kernels.hex.attention import decode, taken
+from optimized.kernels.hex.attention import attend_packed, decode, taken
 from optimized.vector.hex import decode_step as processor
 from optimized.vector.hex.stacked_cache import StackedCache
 from reference._validation.contract import trusted
@@ -225,14 +225,38 @@ def test_a_copied_layer_goes_on_by_itself(layer):
     assert_equal(mine.held.cache(), copied.held.cache())
 
 
-def test_a_cache_that_has_gone_on_without_its_owner_is_refused():
-    cache = stepped()
-    own = cache.settled()
-    decode_packed(cache, *one_token(1))
-    for call in (lambda: decode_packed(cache, *one_token(1)), cache.cache):
-        with pytest.raises(ValueError, match="cache must be the newest, with 89 tokens"):
+@pytest.mark.parametrize("block", [False, True])
+def test_a_cache_that_has_gone_on_without_its_owner_is_refused(block):
+    """Also after a block, when the residual buffer has as many tokens again."""
+    cache = newest = stepped()
+    own: Any = cache.settled()
+    query, *_ = new = one_token(1)
+    for _ in range(buffer_space(cache.rest) if block else 1):
+        newest: Any = decode_packed(newest, *new)[1]
+    while block and newest.held < cache.held:
+        newest = newest.grown()
+    assert (newest.blocks > cache.blocks) == (newest.held == cache.held) == block
+    calls = (
+        lambda: decode_packed(cache, *new),
+        lambda: attend_packed(query, cache),
+        *(cache.cache, cache.settled, cache.in_room, cache.grown),
+    )
+    for call in calls:
+        with pytest.raises(ValueError, match="cache must be the newest in its memory"):
             call()
     assert own.cache().residual_keys.shape[-2] == 88
+
+
+def test_two_rooms_of_one_cache_are_two_memories():
+    from optimized.models.hex import stored
+
+    cache = stepped()
+    whole = cache.cache()
+    mine, other = cache.in_room(), cache.in_room()
+    for at, x in enumerate((mine, other)):
+        after, expected = (decode_packed(one, *one_token(at))[1] for one in (x, whole))
+        assert_equal(stored(after), stored(expected))
+    assert_equal(cache.cache(), whole)
 
 
 def test_a_prompt_in_inference_mode_goes_on_outside():

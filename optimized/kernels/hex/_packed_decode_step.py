@@ -4,7 +4,7 @@ from torch import Tensor
 
 from optimized import vector
 from optimized._dispatch import learning
-from optimized.hex_packed_layout import TILE, PackedCache
+from optimized.hex_packed_layout import TILE, PackedCache, Room
 from optimized.kernels.hex.attention import decode, static_tables, taken
 from optimized.kernels.hex.cache import compress_if_full, compress_oldest_block
 from optimized.vector.hex.decode_step import compress_full_buffer
@@ -35,11 +35,11 @@ def decode_packed(
     checks.refuse_overflow("queries", cache.rest.residual_mass)
     after = compress_full_buffer(cache, compress_oldest_block, compress_if_full)
     if after is not cache:
-        after = ready(after._replace(room=cache.room))
+        after = ready(after, cache.room)
     return HexDecoded(output, after)
 
 
-def ready(cache: PackedCache) -> PackedCache:
+def ready(cache: PackedCache, room: Room | None = None) -> PackedCache:
     """Return a cache of which a graph may capture a step: its tables are on the device."""
     static_tables(cache.spans, cache.rest.config)
-    return cache.in_room()
+    return cache.in_room(room)

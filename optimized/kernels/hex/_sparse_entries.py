@@ -6,7 +6,6 @@ one lane handles a token of the keys or a channel of the values. Lanes with simi
 entries run together. A token that is kept whole is read as a dense row.
 """
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -15,6 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from optimized._cached_tensors import cached_tensors
 from optimized.hex_packed_layout import TILE
 from optimized.kernels._numerics import widened
 from optimized.vector.hex.stacked_cache import kept_by
@@ -38,7 +38,7 @@ class Tables(NamedTuple):
     places: Tensor  # int16 [entries], channel by channel: token of the tile + ROOM rank in token
 
 
-@lru_cache(maxsize=16)
+@cached_tensors(16)
 def tables(
     static: HexConfig, lengths: tuple[int, ...], heads: int, width: int, device: torch.device
 ) -> Tables:

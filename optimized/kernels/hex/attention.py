@@ -154,12 +154,18 @@ def launch(
         mass: where the mass goes, if it is wanted.
     """
     rows, heads, width = spans.key_steps.shape[1:]
-    if (spans.bits, width) not in TAKEN or queries.shape[-2] != 1:
-        raise ValueError(
-            f"queries must be one a head, and bits and channels one of {sorted(TAKEN)}, got "
-            f"{queries.shape[-2]} queries, {spans.bits} bits and {width} channels"
-        )
     group = queries.shape[-3] // heads
+    exact = torch.promote_types(queries.dtype, spans.kept_keys.dtype) != torch.float64
+    if (spans.bits, width) not in TAKEN or not exact:
+        raise ValueError(
+            "cache and queries must be in at most float32, and bits and channels among "
+            f"{sorted(TAKEN)}, got {queries.dtype}, {spans.bits} bits and {width} channels"
+        )
+    if not group or queries.shape[-3:] != (group * heads, 1, width):
+        raise ValueError(
+            f"queries must have shape (*batch, a multiple of {heads}, 1, {width}), "
+            f"got {tuple(queries.shape)}"
+        )
     parts = triton.cdiv(group, COLUMNS)
     size = Sizes(rows, heads, group, parts, heads if spans.value_steps.ndim == 4 else 1)
     held = COLUMNS if parts > 1 else triton.next_power_of_2(group)

@@ -22,6 +22,7 @@ from reference.hubkv.refine import HubSettings
 BLOCK = 4096
 EACH = 16  # scores of a thread
 MOMENTS = 512  # blocks times heads whose moments a program merges at a time
+SMALLEST = tl.constexpr(torch.finfo(torch.float32).tiny)
 
 
 @triton.jit
@@ -46,15 +47,16 @@ def store_moments(
     above = tl.where(inside, score - low, 0.0)
     rise = tl.sum(above, 0) * share
     tl.store(here + 2, rise)
-    apart = tl.where(inside, above - rise, 0.0)
-    tl.store(here + 3, tl.sum(apart * apart, 0) * share)
+    unit = tl.maximum(rise, SMALLEST)  # squares of small numbers underflow
+    apart = tl.where(inside, above - rise, 0.0) * (1.0 / unit)
+    tl.store(here + 3, tl.sqrt(tl.sum(apart * apart, 0) * share) * unit)
 
 
 @triton.jit(do_not_specialize=["tokens", "row"])
 def moments_kernel(
     scores, protected, moments, tokens, row, HAS_PROTECTED: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
-    """Write the count, minimum, mean above the minimum, and variance of a block's scores.
+    """Write the count, minimum, mean above the minimum, and deviation of a block's scores.
 
     Deviations are taken from the minimum, so that equal scores deviate by exactly 0.
     """
@@ -110,7 +112,7 @@ def weights_kernel(
         means = tl.where(there, lows - lowest[:, None] + rises, 0.0)
         mean = tl.sum(means * counts, 1) / tl.maximum(new, 1.0)
         apart = tl.where(there, means - mean[:, None], 0.0)
-        within = tl.sum((spreads + apart * apart) * counts, 1)
+        within = tl.sum((spreads * spreads + apart * apart) * counts, 1)
         old = low - lowest + rise
         total = tl.maximum(count + new, 1.0)
         spread += within + (mean - old) * (mean - old) * count * new / total

@@ -7,7 +7,6 @@ one position in that order; a code that crosses into the next lane has two slots
 """
 
 from collections.abc import Iterator
-from functools import lru_cache
 from math import lcm
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from optimized._cached_tensors import cached_tensors
 from optimized.vector.hex.packing import as_bytes
 
 CODES = 2**17
@@ -50,7 +50,7 @@ class Fields(NamedTuple):
     rests: tuple[Rest, ...]
 
 
-@lru_cache
+@cached_tensors(8)
 def fields(bits: int) -> Fields:
     """Return the fields of a stream of codes of `bits` bits."""
     size = 8 if 8 % bits == 0 else 16
@@ -79,7 +79,7 @@ def fields(bits: int) -> Fields:
     return Fields(size, period, codes, code, *some, worth, ends)
 
 
-@lru_cache(maxsize=64)
+@cached_tensors(64)
 def repeat_bit_field_masks(
     masks: tuple[tuple[int, ...], ...], length: int, device: torch.device
 ) -> tuple[Tensor | int, ...]:
@@ -103,7 +103,7 @@ class TokenSlots(NamedTuple):
     unread: Tensor | None
 
 
-@lru_cache(maxsize=64)
+@cached_tensors(64)
 def slots(bits: int, length: int, device: torch.device) -> TokenSlots:
     """Return the slots of a stream of `length` codes."""
     cut, periods = fields(bits), -(-length // fields(bits).codes)

@@ -24,6 +24,7 @@ from optimized.vector.hex.stacked_cache import (
     take_columns,
 )
 from reference._validation import checks
+from reference._validation.contract import has_memory
 from reference.hex.attention import HexAttention
 from reference.hex.cache import HexCache
 from reference.hex.presets import HexConfig
@@ -181,11 +182,13 @@ def multiplies_codes(cache: HexCache, exact: torch.dtype) -> bool:
 
 
 def needs_gradients(queries: Tensor, cache: HexCache | StackedCache) -> bool:
-    """Whether autograd records attention to the cache."""
-    if not torch.is_grad_enabled():
-        return False
+    """Whether derivatives of attention to the cache may be asked for."""
     rest = cache.rest if isinstance(cache, StackedCache) else cache
     some = [queries, rest.residual_keys, rest.residual_values]
+    if not all(map(has_memory, some)):
+        return True
+    if not torch.is_grad_enabled():
+        return False
     for block in (
         [run.block for run in cache.runs] if isinstance(cache, StackedCache) else cache.blocks
     ):

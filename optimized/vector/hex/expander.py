@@ -1,6 +1,5 @@
 """Expander masks without loops over edges; random draws and masks equal the reference's."""
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +7,7 @@ import torch
 from torch import Tensor
 
 import reference
+from optimized._cached_tensors import cached_tensors
 from optimized._rebind import rebind
 from optimized.vector.hex.random_biregular import connect, pairing, swaps
 from optimized.vector.hex.spectrum import BipartiteGraph, is_within
@@ -55,5 +55,5 @@ def random_expander(
 
 
 expander_mask = rebind(reference.expander_mask, random_expander=random_expander)
-_recent_masks = lru_cache(maxsize=8)(expander_mask)
+_recent_masks = cached_tensors(8)(expander_mask)
 static_mask = rebind(expander.static_mask, _recent_masks=_recent_masks)

@@ -5,12 +5,17 @@ from pathlib import Path
 
 from torch import Tensor
 
+from optimized._rebind import rebind
 from optimized.vector.hex.expander import expander_mask
+from optimized.vector.hex.spectrum import is_ramanujan
 from reference import MaskStore as SlowMaskStore
 
 
 class MaskStore(SlowMaskStore):
     """The mask store of the reference, with the vectorised generator as default."""
+
+    own_generator = staticmethod(expander_mask)
+    is_expander = rebind(SlowMaskStore.is_expander, is_ramanujan=is_ramanujan)
 
     def __init__(
         self,

@@ -6,7 +6,6 @@ Everything else is unchanged, and the original blocks can be restored bit for bi
 """
 
 from collections.abc import Callable
-from functools import lru_cache
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from optimized._cached_tensors import cached_tensors
 from optimized.vector.hex._packed_products import slots
 from optimized.vector.hex.expander import static_mask
 from reference.hex.cache import HexCache
@@ -74,7 +74,7 @@ class Kept(NamedTuple):
     by_channel: Entries
 
 
-@lru_cache(maxsize=8)
+@cached_tensors(8)
 def kept_by(
     static: HexConfig,
     tokens: int,

@@ -29,7 +29,8 @@ def most_gaining(weights: Tensor, covered: Tensor, kept: Tensor) -> Tensor:
         rough = gains(weights, covered, torch.float32).masked_fill_(kept, -torch.inf)
         # no sum of as many terms is further off, so that the best token is among the leading ones
         most = rough.amax(-1, keepdim=True)
-        leading = rough >= most - 2 * tokens * torch.finfo(torch.float32).eps * most
+        lower = most - 2 * tokens * torch.finfo(torch.float32).eps * most
+        leading = ~(rough < lower)  # every one where a sum is infinite
         places = leading.reshape(-1, tokens).any(0).nonzero()[:, 0]
         if len(places) < tokens // 8:
             some = gains(weights.index_select(-1, places), covered, torch.float64)

@@ -30,7 +30,10 @@ def variation(content: Tensor, epsilon: float, inside: Tensor | None = None) -> 
         low = (content + (1 - inside) * content.amax(-1, keepdim=True)).amin(-1, keepdim=True)
         above = (content - low) * inside
     rise = above.sum(-1, keepdim=True) / count
-    apart = above - rise if inside is None else (above - rise) * inside
+    # in units of their mean, since squares of small numbers underflow
+    unit = rise.detach().clamp(min=torch.finfo(rise.dtype).tiny)
+    apart = (above - rise).div_(unit)
+    apart = apart if inside is None else apart * inside
     deviation = (apart.square().sum(-1, keepdim=True) / count).sqrt()
     scale = low + rise + epsilon
-    return torch.where(scale > 0, deviation / scale, 0).squeeze(-1)
+    return torch.where(scale > 0, deviation * (unit / scale), 0).squeeze(-1)

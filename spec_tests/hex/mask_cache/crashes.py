@@ -28,13 +28,15 @@ def make_seeded_mask(tokens, channels, _density, seed, *_kind):
 
 
 class Counted:
-    """A generator that counts its calls."""
+    """A generator that counts its calls, or refuses them."""
 
     def __init__(self):
-        self.calls = 0
+        self.calls, self.refuses = 0, False
 
     def __call__(self, *arguments):
         """Generate a mask and count the call."""
+        if self.refuses:
+            raise InterruptedError
         self.calls += 1
         return make_seeded_mask(*arguments)
 

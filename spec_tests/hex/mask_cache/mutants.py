@@ -14,8 +14,20 @@ test_masks_of_different_arguments_do_not_meet
   + -seed{kind}
 test_every_flipped_bit_has_the_mask_made_anew
   HastyStore: a file is accepted if the first byte of its digest is right
-  - raw[DIGEST:]).digest() != raw[:DIGEST]:
-  + raw[DIGEST:]).digest()[:1] != raw[:1]:
+  - raw[DIGEST:]).digest() == raw[:DIGEST]
+  + raw[DIGEST:]).digest()[:1] == raw[:1]
+test_a_sealed_file_of_anything_but_such_a_mask_is_replaced
+  ShapelessStore: a mask that is read has the shape that its file says
+  - packed[:2].tolist() != [tokens, channels]
+  + packed[0] != tokens
+test_a_sealed_mask_without_degrees_or_certificate_is_replaced
+  UncertifiedStore: a mask that is read has the right degrees, and need not be an expander
+  - min(degrees) < 3 or is_ramanujan(mask)
+  + True
+test_stores_of_different_generators_share_no_file
+  NamelessStore: the generator is not part of the key
+  - ("" if own else _name(self.generate))
+  + ""
 test_what_killed_writers_left_is_swept_after_an_hour
   ZealousStore: all temporary files are removed, and one that cannot be removed raises an error
   - glob(f".*-seed*.{'[0-9a-f]' * 16}.tmp"):

@@ -1,13 +1,17 @@
 """The store of masks: HEX §3.2. It returns no wrong mask and never crashes."""
 
+import hashlib
+import io
 import json
 import os
 import re
 import resource
 import subprocess
 import sys
+import tracemalloc
 import warnings
 
+import numpy as np
 import pytest
 import torch
 
@@ -142,21 +146,93 @@ def test_every_truncation_is_found(impl, tmp_path, made):
 
 
 def test_every_flipped_bit_has_the_mask_made_anew(impl, tmp_path, made):
-    def refuse_to_make(*_arguments):
-        raise InterruptedError
-
     impl.MaskStore(tmp_path, 0, made).mask(**SIZES, seed=3)
+    made.refuses = True
     file = only_file(tmp_path)
     good = file.read_bytes()
     with file.open("r+b", buffering=0) as raw:
         for bit in range(8 * len(good)):
             place = bit // 8
             os.pwrite(raw.fileno(), bytes([good[place] ^ 1 << bit % 8]), place)
-            store = impl.MaskStore(tmp_path, 0, refuse_to_make)
+            store = impl.MaskStore(tmp_path, 0, made)
             with pytest.warns(RuntimeWarning) as caught, pytest.raises(InterruptedError):
                 store.mask(**SIZES, seed=3)
             assert len(caught) == 1
             os.pwrite(raw.fileno(), good[place : place + 1], place)
+
+
+def seal(file, array, *change):
+    """Write an array into a file of the store, with a digest that fits, as anybody can."""
+    body, key = io.BytesIO(), file.name.rpartition(".v")[0]
+    np.save(body, array)
+    body = body.getvalue().replace(*change) if change else body.getvalue()
+    file.write_bytes(hashlib.sha256(key.encode() + body).digest() + body)
+
+
+def csr(rows):
+    """Return a mask as a file holds it: its shape, offsets and columns."""
+    offsets = np.concatenate([[0], rows.sum(1).cumsum(0)])
+    return np.concatenate([rows.shape, offsets, rows.numpy().nonzero()[1]]).astype(np.int32)
+
+
+GOOD = csr(MASK)
+JUNK = {
+    "a pickle": (np.array([None], dtype=object),),
+    "no header": (GOOD, b"NUMPY", b"NOTHN"),
+    "a row of floats": (GOOD.astype(np.float32),),
+    "a header of 2 GB": (np.zeros(4, np.int32), b"(4,), }        ", b"(536870912,), }"),
+    "a mask of 2 GB": (np.array([2**15, 2**16, *[0] * 10], np.int32),),
+    "too few channels": (csr(MASK[:, :8]),),
+    "negative columns": (GOOD - (np.arange(GOOD.size) == 11),),
+    "falling offsets": (np.r_[GOOD[:3], GOOD[10], GOOD[4:]],),
+    "one column twice": (np.r_[GOOD[:12], GOOD[11], GOOD[13:]],),
+    "a long file": (np.zeros(10**6, np.int32),),
+}
+
+
+@pytest.mark.parametrize("junk", JUNK)
+def test_a_sealed_file_of_anything_but_such_a_mask_is_replaced(impl, tmp_path, made, junk):
+    impl.MaskStore(tmp_path, 0, made).mask(**SIZES, seed=3)
+    seal(only_file(tmp_path), *JUNK[junk])
+    tracemalloc.start()
+    try:
+        reads_right(impl, tmp_path, made, 2)
+        assert tracemalloc.get_traced_memory()[1] < 10**6
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "kind", [dict(), dict(near=True, density=0.3), dict(tile=True, block=12, density=0.25)]
+)
+def test_a_sealed_mask_without_degrees_or_certificate_is_replaced(impl, tmp_path, kind):
+    arguments = REAL | kind
+    expected = impl.MaskStore(tmp_path).mask(**arguments)
+    moved, taken = expected.clone(), expected[0].int().argmax()
+    moved[0, taken], moved[0, (~expected[0]).int().argmax()] = False, True
+    apart = torch.ones(3, 4).kron(torch.eye(8)) == 1  # eight complete graphs, of the same degrees
+    halves = torch.cat([expected[:12], expected[:12].roll(1, 0)])
+    for wrong in (
+        ~expected,
+        torch.zeros_like(expected),
+        moved,
+        halves if "tile" in kind else apart,
+    ):
+        seal(only_file(tmp_path), csr(wrong))
+        with pytest.warns(RuntimeWarning, match="damaged"):
+            assert_equal(impl.MaskStore(tmp_path).mask(**arguments), expected)
+
+
+def test_stores_of_different_generators_share_no_file(impl, tmp_path, made):
+    def make_nothing(tokens, channels, *_arguments):
+        return torch.zeros(tokens, channels, dtype=torch.bool)
+
+    sizes = REAL | dict(seed=3)
+    for _ in range(2):
+        assert_equal(impl.MaskStore(tmp_path).mask(**sizes), impl.expander_mask(**sizes))
+        assert not impl.MaskStore(tmp_path, 0, make_nothing).mask(**sizes).any()
+        assert impl.MaskStore(tmp_path, 0, made).mask(**sizes).any()
+    assert made.calls == 1
 
 
 def test_a_good_file_under_another_name_is_found(impl, tmp_path, made):

@@ -77,7 +77,7 @@ def test_a_number_out_of_range_is_refused(command, capsys, option, value):
         ("kvzip.prompt=1", "--set kvzip.SETTING must be one of chunk, sinks, recent, got 'prompt'"),
         ("hubkv.gamma=1", "--set hubkv.gamma must be a number in (0, 1), got '1'"),
         ("hubkv.gamma=", "--set hubkv.gamma must be a number in (0, 1), got ''"),
-        ("hubkv.tau=nan", "--set hubkv.tau must be a number >= 0, got 'nan'"),
+        ("hubkv.tau=nan", "--set hubkv.tau must be a number, finite and >= 0, got 'nan'"),
         ("hubkv.maximum=0.1", "--set hubkv.maximum must be >= minimum, which is 0.8, got 0.1"),
         ("nms.radius=1.5", "--set nms.radius must be an integer >= 0, got '1.5'"),
         ("hex.mode=ful", "must be 'append', 'full' or 'oracle', got 'ful': did you mean 'full'?"),
