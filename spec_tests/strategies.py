@@ -1,7 +1,8 @@
 """Strategies for tensors, and functions that make tensors invalid.
 
-`grid` draws from few numbers, all exact in float16. So ties are common, and a sum of products is
-the same in any order. Laws run on `grid`, accuracy tests on `gaussian_tensor` as well.
+`grid` draws from few numbers, all exact in bfloat16. So ties are common, and a sum of products is
+the same in any order. `importance` also draws numbers that differ only in float32. Scores that are
+compared are drawn from it; laws that need exact arithmetic run on `grid`.
 """
 
 from collections.abc import Callable
@@ -24,6 +25,27 @@ def grid(draw, *shape, low=0, high=16, scale=1 / 16, dtype=torch.float32):
     codes = np.frombuffer(drawn, f"<u{width}").astype(np.int64)
     codes = low + (codes - low) % many  # bytes shrink to 0, as integers in Hypothesis do
     return (torch.from_numpy(codes).double() * scale).to(dtype).reshape(shape)
+
+
+@st.composite
+def importance(draw, *shape, low=0, high=16, close=True):
+    """Draw scores in [low, high] / 16: on the grid, beside it, or anywhere, a third each.
+
+    Beside the grid are crowds within a thousandth of the highest score, as saturated scores are,
+    and neighbouring float32 numbers. Without `close` there are only the crowds: a difference of
+    2⁻¹⁴ survives every rounding of a few sums and products.
+    """
+    kind = draw(st.sampled_from(["grid", "beside", "anywhere"]))
+    if kind == "grid":
+        return draw(grid(*shape, low=low, high=high))
+    if kind == "anywhere":
+        generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
+        return low / 16 + torch.rand(shape, generator=generator) * ((high - low) / 16)
+    if not (close and draw(st.booleans())):
+        return high / 16 - draw(grid(*shape, scale=2.0**-14))
+    base, side = draw(grid(*shape, low=low, high=high)), draw(grid(*shape, low=-1, high=1))
+    beside = torch.nextafter(base, base + side)
+    return torch.where(base == 0, base, beside)  # 0 has no neighbour in the domain
 
 
 @st.composite

@@ -6,7 +6,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from reference import GraphSettings, HexConfig, HubSettings, Scored
+from reference import GraphSettings, HexConfig, Scored
 from spec_tests.from_signature import draw_choices
 from spec_tests.refinement.strategies import (
     DECIDED,
@@ -91,7 +91,7 @@ def compress(draw, scopes=scopes, unpadded=True, forms=FORMS):
 def compress_into_hex(draw, scopes=scopes, refinements=refinements):
     """Inputs with any refinement in any scope; the rest is quantised."""
     scope, refinement = draw(scopes), draw(refinements)
-    x = draw(scored_caches(scope, refinement, smooth=isinstance(refinement, HubSettings)))
+    x = draw(scored_caches(scope, refinement, summed=True))
     config = draw(hex_configs(padded=x["valid"] is not None))
     tokens = x["keys"].shape[-2]
     layers = len(x["keys"]) if scope == "model" else 1
