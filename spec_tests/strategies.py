@@ -37,14 +37,16 @@ def importance(draw, *shape, low=0, high=16, close=True):
     """
     kind = draw(st.sampled_from(["grid", "beside", "anywhere"]))
     if kind == "grid":
-        return draw(grid(*shape, low=low, high=high))
+        step = draw(st.sampled_from([4, 1]))  # quarters tie more often
+        return low / 16 + draw(grid(*shape, high=(high - low) // step, scale=step / 16))
     if kind == "anywhere":
         generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
         return low / 16 + torch.rand(shape, generator=generator) * ((high - low) / 16)
+    few, high = draw(grid(*shape, high=3, scale=1)), high / 16
     if not (close and draw(st.booleans())):
-        return high / 16 - draw(grid(*shape, scale=2.0**-14))
-    base, side = draw(grid(*shape, low=low, high=high)), draw(grid(*shape, low=-1, high=1))
-    beside = torch.nextafter(base, base + side)
+        return high - few * 2.0**-14
+    base = high - few.clamp(max=2) / 2 * (high - low / 16)
+    beside = torch.nextafter(base, base + draw(grid(*shape, low=-1, high=1)))
     return torch.where(base == 0, base, beside)  # 0 has no neighbour in the domain
 
 

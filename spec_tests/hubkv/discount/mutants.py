@@ -31,6 +31,11 @@ test_a_unique_maximum_outranks_its_window_by_the_discount
   no_discount: nothing is discounted
   - torch.where(hubs, scores, gamma * scores)
   + scores.clone()
+  near_the_maximum_lifted: a token within 2 % of a row's maximum is lifted above its hub
+  -     discounted = discount(scores, hub_mask(scores, radius, protected), gamma)
+  +     hubs, most = hub_mask(scores, radius, protected), scores.amax(-1, keepdim=True)
+  +     lifted = torch.where(~hubs & (scores >= 0.98 * most), 1.05 / gamma * scores, scores)
+  +     discounted = discount(lifted, hubs, gamma)
 test_hub_dominance_holds_exactly_through_weight_and_gate
   discounted_twice: the discount is applied twice to tokens that are no hubs
   - torch.where(hubs, scores, gamma * scores)

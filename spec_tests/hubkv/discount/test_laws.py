@@ -22,12 +22,17 @@ dyadic = st.sampled_from([0.25, 0.5, 0.75])
 
 @st.composite
 def window_with_a_unique_maximum(draw):
-    """Scores with a hub that strictly beats every rival of its window: Theorem 1's premise."""
+    """Scores with a hub that strictly beats every rival of its window: Theorem 1's premise.
+
+    The lead may be tiny, and a rival may be second in the whole row.
+    """
     radius, count = draw(st.integers(0, 4)), draw(st.integers(1, 20))
     scores = draw(grid(count, low=0, high=8))
     hub = draw(st.integers(0, count - 1))
     window = slice(max(0, hub - radius), hub + radius + 1)
-    scores[hub] = scores[window].max() + 1 / 16
+    if draw(st.booleans()):
+        scores[window.start] = scores.max()
+    scores[hub] = scores[window].max() + draw(st.sampled_from([1 / 16, 2.0**-12, 2.0**-20]))
     return scores, hub, radius
 
 
