@@ -6,9 +6,10 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from reference import GraphSettings, HexConfig, Scored
+from reference import GraphSettings, HexConfig, HubSettings, Scored
 from spec_tests.from_signature import draw_choices
 from spec_tests.refinement.strategies import (
+    CROWDED,
     DECIDED,
     GRAPHS,
     HUBS,
@@ -124,8 +125,10 @@ CORNERS = dict(
         DECIDED | dict(ratio=0.5, scope=scope, refinement=one)
         for scope, kinds in (("layer", HUBS), ("head", GRAPHS))
         for one in kinds
-    ],
+    ]
+    + [CROWDED | dict(ratio=0.5, refinement=HubSettings())],
     compress=[
+        CROWDED | dict(ratio=0.5, refinement=HubSettings()),
         SPAN | dict(store=HexConfig(block=4, recent=0)),
         SPAN | dict(keep=2, refinement=GraphSettings(1, "qk"), queries=ONES),
     ],

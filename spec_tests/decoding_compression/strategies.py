@@ -12,6 +12,7 @@ from reference import DecodingConfig, GraphSettings, HubSettings
 from spec_tests.compress.strategies import valid, with_hole
 from spec_tests.from_signature import draw_choices
 from spec_tests.refinement.strategies import (
+    CROWDED,
     WIDTH,
     either,
     few,
@@ -118,6 +119,18 @@ config = DecodingConfig(target=4, interval=3, scope="model", refinement=HubSetti
 cache = reference.decoding_start(keys, values, scores, config, valid)
 held = torch.ones_like(reference.decoding_read(cache).scores)
 graph = GraphSettings(count=2)
+
+
+crowded = CROWDED["keys"], CROWDED["values"], CROWDED["scored"].scores
+prompt, decoded = (
+    dict(zip(("keys", "values", "scores"), tokens, strict=True))
+    for tokens in (part(crowded, 0, 40), part(crowded, 40))
+)
+prompt |= dict(config=DecodingConfig(24, 24, "head", HubSettings(), sinks=0))
+CORNERS = dict(
+    decoding_start=[prompt],
+    decoding_append=[decoded | dict(cache=reference.decoding_start(**prompt))],
+)
 
 
 def other(says: str, **settings: Any) -> Refusal:

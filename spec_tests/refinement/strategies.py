@@ -159,6 +159,9 @@ DECIDED: dict[str, Any] = dict(
     values=decided_values,
     scored=Scored(decided_scores, (torch.arange(64) < 8).expand(2, 2, 64)),
 )
+# scores within a thousandth of 1, many of them equal: bfloat16 cannot tell them apart
+crowded_scores = 1 - torch.randint(0, 16, (2, 2, 64), generator=generator) * 2.0**-14
+CROWDED = DECIDED | dict(scored=Scored(crowded_scores, DECIDED["scored"].protected))
 HUBS = [
     HubSettings(radius=1),
     HubSettings(gamma=0.25),
