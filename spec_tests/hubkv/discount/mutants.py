@@ -57,6 +57,12 @@ vector:radius-is-a-half-width
   - hubs = torch.zeros_like(scores, dtype=torch.bool)
   + hubs, radius = torch.zeros_like(scores, dtype=torch.bool), radius // 2
 test_a_hub_has_no_stronger_or_earlier_equal_in_its_window
+  close_to_the_maximum: a hub is the first within a thousandth of its window's maximum
+  - start + window.argmax(-1) == i
+  + start + (window >= window.amax(-1, keepdim=True) - 1e-3).int().argmax(-1) == i
+  hubs_by_half_precision: windows are compared in bfloat16
+  - start + window.argmax(-1) == i
+  + start + window.bfloat16().argmax(-1) == i
   windows_end_early: a window does not contain its last token
   -         window = scores[..., start : i + radius + 1]
   -         hubs[..., i] = start + window.argmax(-1) == i

@@ -4,14 +4,14 @@ from fractions import Fraction
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal, assert_rounded_once
 from spec_tests.hubkv.discount import oracle
 from spec_tests.hubkv.discount.strategies import gammas
 from spec_tests.inputs import INPUTS
-from spec_tests.strategies import grid, importance
+from spec_tests.strategies import CROWD, grid, importance
 
 every_dtype = pytest.mark.parametrize(
     "dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str
@@ -62,6 +62,7 @@ def test_no_two_hubs_are_within_a_radius(impl, x):
 
 @pytest.mark.spec("HubKV-6", "HubKV-12")
 @given(importance(12, low=-4, high=4), st.integers(0, 13), st.lists(st.booleans(), min_size=12))
+@example(CROWD, 2, [False] * 12)
 def test_a_hub_has_no_stronger_or_earlier_equal_in_its_window(impl, scores, radius, bits):
     mask = torch.tensor(bits[:12])
     expected = oracle.hubs(oracle.fractions(scores), radius, mask.tolist())
