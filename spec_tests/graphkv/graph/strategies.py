@@ -92,7 +92,7 @@ def edges(draw):
 
 @st.composite
 def neighbours(draw, unprotected=True):
-    """Edges with many ties; sometimes more neighbours than tokens."""
+    """Edges, and sometimes more neighbours than tokens."""
     lead, count = draw(leads), draw(few)
     sources = draw(picks(count, *lead, size=draw(up_to(min(count, 4)))))
     return dict(
