@@ -49,7 +49,7 @@ def importance(draw, *shape, low=0, high=16, close=True):
     if not (close and draw(st.booleans())):
         return high - few * 2.0**-14
     base = high - few.clamp(max=2) / 2 * (high - low)
-    beside = torch.nextafter(base, base + draw(grid(*shape, low=-1, high=1)))
+    beside = torch.nextafter(base, base + draw(grid(*shape, low=-1, high=1))).clamp(low, high)
     return torch.where(base == 0, base, beside)  # 0 has no neighbour in the domain
 
 
