@@ -122,11 +122,10 @@ graph = GraphSettings(count=2)
 
 
 crowded = CROWDED["keys"], CROWDED["values"], CROWDED["scored"].scores
-prompt, decoded = (
-    dict(zip(("keys", "values", "scores"), tokens, strict=True))
-    for tokens in (part(crowded, 0, 40), part(crowded, 40))
-)
+names = "keys", "values", "scores"
+prompt: dict[str, Any] = dict(zip(names, part(crowded, 0, 40), strict=True))
 prompt |= dict(config=DecodingConfig(24, 24, "head", HubSettings(), sinks=0))
+decoded = dict(zip(names, part(crowded, 40), strict=True))
 CORNERS = dict(
     decoding_start=[prompt],
     decoding_append=[decoded | dict(cache=reference.decoding_start(**prompt))],

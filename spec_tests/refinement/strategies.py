@@ -161,7 +161,7 @@ DECIDED: dict[str, Any] = dict(
 )
 # scores within a thousandth of 1, many of them equal: bfloat16 cannot tell them apart
 crowded_scores = 1 - torch.randint(0, 16, (2, 2, 64), generator=generator) * 2.0**-14
-CROWDED = DECIDED | dict(scored=Scored(crowded_scores, DECIDED["scored"].protected))
+CROWDED: dict[str, Any] = DECIDED | dict(scored=Scored(crowded_scores, DECIDED["scored"].protected))
 HUBS = [
     HubSettings(radius=1),
     HubSettings(gamma=0.25),
