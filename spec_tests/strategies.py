@@ -1,7 +1,8 @@
 """Strategies for tensors, and functions that make tensors invalid.
 
-`grid` draws from few numbers, all exact in float16. So ties are common, and a sum of products is
-the same in any order. Laws run on `grid`, accuracy tests on `gaussian_tensor` as well.
+`grid` draws from few numbers, all exact in bfloat16. So ties are common, and a sum of products is
+the same in any order. `importance` also draws numbers that differ only in float32. Scores that are
+compared are drawn from it; laws that need exact arithmetic run on `grid`.
 """
 
 from collections.abc import Callable
@@ -24,6 +25,36 @@ def grid(draw, *shape, low=0, high=16, scale=1 / 16, dtype=torch.float32):
     codes = np.frombuffer(drawn, f"<u{width}").astype(np.int64)
     codes = low + (codes - low) % many  # bytes shrink to 0, as integers in Hypothesis do
     return (torch.from_numpy(codes).double() * scale).to(dtype).reshape(shape)
+
+
+@st.composite
+def importance(draw, *shape, low=0, high=16, close=True):
+    """Draw scores in [low, high] / 16: on the grid, beside it, or anywhere, a third each.
+
+    Many of those beside the grid or anywhere are neighbouring float32 numbers, or crowd within a
+    thousandth of the highest score, as saturated scores do. Without `close` all that are not equal
+    are 2⁻¹⁴ apart, but for rare accidents: this survives the rounding of a few sums and products.
+    """
+    kind, (low, high) = draw(st.sampled_from(["grid", "beside", "anywhere"])), (low / 16, high / 16)
+    if kind == "grid":
+        step = draw(st.sampled_from([4, 1])) / 16  # quarters tie more often
+        return low + draw(grid(*shape, high=int((high - low) / step), scale=step))
+    if kind == "anywhere":
+        generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
+        base = low + torch.rand(shape, generator=generator) * (high - low)
+        twins = base.roll(1)
+        twins = torch.nextafter(twins, base) if close else (twins - 2.0**-14).clamp(min=low)
+        return torch.where(torch.rand(shape, generator=generator) < 0.5, twins, base)
+    few = draw(grid(*shape, high=3, scale=1))
+    if not (close and draw(st.booleans())):
+        return high - few * 2.0**-14
+    base = high - few.clamp(max=2) / 2 * (high - low)
+    beside = torch.nextafter(base, base + draw(grid(*shape, low=-1, high=1))).clamp(low, high)
+    return torch.where(base == 0, base, beside)  # 0 has no neighbour in the domain
+
+
+CROWD = 1 - torch.tensor([2.0, 0, 1, 1, 3, 0, 2, 1, 0, 3, 1, 2]) * 2.0**-14
+"""Twelve scores within a thousandth of 1: bfloat16 has one number for all."""
 
 
 @st.composite

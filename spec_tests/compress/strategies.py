@@ -9,6 +9,7 @@ from torch import Tensor
 from reference import GraphSettings, HexConfig, HubSettings, Scored
 from spec_tests.from_signature import draw_choices
 from spec_tests.refinement.strategies import (
+    CROWDED,
     DECIDED,
     GRAPHS,
     HUBS,
@@ -91,7 +92,7 @@ def compress(draw, scopes=scopes, unpadded=True, forms=FORMS):
 def compress_into_hex(draw, scopes=scopes, refinements=refinements):
     """Inputs with any refinement in any scope; the rest is quantised."""
     scope, refinement = draw(scopes), draw(refinements)
-    x = draw(scored_caches(scope, refinement, smooth=isinstance(refinement, HubSettings)))
+    x = draw(scored_caches(scope, refinement, summed=True))
     config = draw(hex_configs(padded=x["valid"] is not None))
     tokens = x["keys"].shape[-2]
     layers = len(x["keys"]) if scope == "model" else 1
@@ -124,8 +125,10 @@ CORNERS = dict(
         DECIDED | dict(ratio=0.5, scope=scope, refinement=one)
         for scope, kinds in (("layer", HUBS), ("head", GRAPHS))
         for one in kinds
-    ],
+    ]
+    + [CROWDED | dict(ratio=0.5, refinement=HubSettings())],
     compress=[
+        CROWDED | dict(ratio=0.5, refinement=HubSettings()),
         SPAN | dict(store=HexConfig(block=4, recent=0)),
         SPAN | dict(keep=2, refinement=GraphSettings(1, "qk"), queries=ONES),
     ],

@@ -29,7 +29,6 @@ from spec_tests.hex.cache.strategies import BLOCK, configs, streams
 from spec_tests.inputs import INPUTS
 from spec_tests.refinement.strategies import (
     graph_settings,
-    importance,
     paddings,
     scored_caches,
     shape_of_rows,
@@ -188,7 +187,7 @@ def test_nothing_of_the_cache_stays_alive(impl, x):
 
 
 @pytest.mark.spec("HubKV-10")
-@given(scored_caches("head", None, smooth=True, marked=False), st.integers(0, 8))
+@given(scored_caches("head", HubSettings(), summed=True, marked=False), st.integers(0, 8))
 def test_the_gate_of_each_row_sees_what_its_own_budget_removes(impl, x, keep):
     """A row that keeps everything keeps its scores."""
     keep = min(keep, x["keys"].shape[-2])
@@ -315,7 +314,7 @@ def left_padded(draw):
     start = 4 * draw(st.integers(0, tokens // 4))
     shape = (2, 2, tokens)
     valid = torch.arange(tokens) >= torch.tensor([[0], [start]])
-    scores = draw(importance(*shape, smooth=True)).where(valid[:, None], 0)
+    scores = draw(gaussian_tensor(*shape)).abs().where(valid[:, None], 0)
     config = HexConfig(
         block=4, density=0.0, recent=draw(st.integers(0, 2)), heavy=draw(st.sampled_from([0, 0.25]))
     )

@@ -12,23 +12,24 @@ from reference import DecodingConfig, GraphSettings, HubSettings
 from spec_tests.compress.strategies import valid, with_hole
 from spec_tests.from_signature import draw_choices
 from spec_tests.refinement.strategies import (
+    CROWDED,
     WIDTH,
     either,
     few,
     graph_settings,
     hub_settings,
-    importance,
     keys,
     leading_shapes,
     never,
     nms_settings,
     paddings,
     scores,
+    scores_to_refine,
     shape_of_rows,
     values,
     vectors,
 )
-from spec_tests.strategies import INFINITE, NAN, NEGATIVE, Refusal, longer
+from spec_tests.strategies import INFINITE, NAN, NEGATIVE, Refusal, importance, longer
 
 INTERVAL = 3
 """The longest interval; streams are short, and some contain two intervals."""
@@ -62,8 +63,7 @@ def streams(draw, config, tokens, lead=None, heads=None):
     if lead is None:
         lead = draw(leading_shapes(config.scope))
     shape = (*lead, heads or draw(st.sampled_from([2, 1])), tokens)
-    smooth = isinstance(config.refinement, HubSettings) and config.scope != "head"
-    scores = draw(importance(*shape, smooth=smooth))
+    scores = draw(scores_to_refine(*shape, scope=config.scope, refinement=config.refinement))
     if isinstance(config.refinement, GraphSettings):
         return draw(vectors(*shape, WIDTH)), draw(vectors(*shape, WIDTH)), scores
     # every number is different, so that a token in a wrong place is detected
@@ -105,7 +105,7 @@ def append(draw, **fixed) -> Any:
         streams(cache.config, draw(st.sampled_from([4, 2, 3, 5, 1, 0])), lead, heads)
     )
     held = reference.decoding_read(cache).present.shape
-    mass = draw(st.none() | importance(*held, smooth=False))
+    mass = draw(st.none() | importance(*held, close=False))
     return dict(cache=cache, keys=keys, values=values, scores=scores, mass=mass)
 
 
@@ -119,6 +119,17 @@ config = DecodingConfig(target=4, interval=3, scope="model", refinement=HubSetti
 cache = reference.decoding_start(keys, values, scores, config, valid)
 held = torch.ones_like(reference.decoding_read(cache).scores)
 graph = GraphSettings(count=2)
+
+
+crowded = CROWDED["keys"], CROWDED["values"], CROWDED["scored"].scores
+names = "keys", "values", "scores"
+prompt: dict[str, Any] = dict(zip(names, part(crowded, 0, 40), strict=True))
+prompt |= dict(config=DecodingConfig(24, 24, "head", HubSettings(), sinks=0))
+decoded = dict(zip(names, part(crowded, 40), strict=True))
+CORNERS = dict(
+    decoding_start=[prompt],
+    decoding_append=[decoded | dict(cache=reference.decoding_start(**prompt))],
+)
 
 
 def other(says: str, **settings: Any) -> Refusal:

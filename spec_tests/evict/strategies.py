@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from reference.evict import DenseCache
 from spec_tests.retain.strategies import mask
-from spec_tests.strategies import Refusal, booleans, grid, heads, longer
+from spec_tests.strategies import Refusal, booleans, grid, heads, importance, longer
 
 
 @st.composite
@@ -14,8 +14,8 @@ def evict(draw):
     shape, width = (*draw(heads), draw(st.integers(0, 8))), draw(st.integers(0, 3))
     alike = booleans(shape[-1]).map(lambda row: row.expand(shape).clone())
     return dict(
-        keys=draw(grid(*shape, width, low=-16)),
-        values=draw(grid(*shape, width, low=-16)),
+        keys=draw(importance(*shape, width, low=-16)),
+        values=draw(importance(*shape, width, low=-16)),
         kept=draw(booleans(*shape) | alike),
     )
 

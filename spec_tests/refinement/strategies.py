@@ -8,7 +8,15 @@ from torch import Tensor
 
 from reference import GraphSettings, HubSettings, NmsSettings, Scored
 from spec_tests.graphkv.graph.strategies import KINDS, lattice
-from spec_tests.strategies import NAN, NEGATIVE, Refusal, gaussian_tensor, longer, strategy_or_none
+from spec_tests.strategies import (
+    NAN,
+    NEGATIVE,
+    Refusal,
+    gaussian_tensor,
+    importance,
+    longer,
+    strategy_or_none,
+)
 
 WIDTH = 4
 
@@ -61,11 +69,15 @@ def vectors(draw, *shape):
 
 
 @st.composite
-def importance(draw, *shape, smooth):
-    """Scores: Gaussian where statistics decide between heads, else with many ties."""
-    if smooth:
+def scores_to_refine(draw, *shape, scope, refinement, summed=False):
+    """Scores to refine and to rank, or, if `summed`, to rank by their sum over heads.
+
+    They are Gaussian where statistics decide between heads, and not too close where rounding does.
+    """
+    if isinstance(refinement, HubSettings) and (summed or scope != "head"):
         return draw(gaussian_tensor(*shape)).abs()
-    return torch.randint(0, 9, shape, generator=draw(seeds)) / 8
+    exact = refinement is None or isinstance(refinement, NmsSettings)
+    return draw(importance(*shape, close=exact and not summed))
 
 
 @st.composite
@@ -98,12 +110,12 @@ def spread(valid: Tensor, shape: torch.Size, scope: str) -> Tensor:
 
 
 @st.composite
-def scored_caches(draw, scope, refinement, smooth=False, marked=True, unpadded=True):
+def scored_caches(draw, scope, refinement, summed=False, marked=True, unpadded=True):
     """Keys, values and scores, with or without padding."""
     lead, tokens = draw(leading_shapes(scope)), draw(few)
     shape = (*lead, draw(heads), tokens)
-    smooth = smooth or (isinstance(refinement, HubSettings) and scope != "head")
-    scores = draw(importance(*shape, smooth=smooth))
+    how = dict(scope=scope, refinement=refinement, summed=summed)
+    scores = draw(scores_to_refine(*shape, **how))
     protected = torch.zeros(shape, dtype=torch.bool)
     if marked and draw(st.booleans()):
         protected = draw(marks(*shape))
@@ -122,11 +134,12 @@ def scored_caches(draw, scope, refinement, smooth=False, marked=True, unpadded=T
 @st.composite
 def refinement_inputs(draw, settings):
     """Scores and vectors of a batch of layers, for one kind of refinement."""
-    x = draw(scored_caches("head", None))
+    refinement = draw(settings)
+    x = draw(scored_caches("head", refinement))
     vectors_of_queries = draw(vectors(*x["keys"].shape))
     keep = draw(st.integers(0, x["keys"].shape[-2]))
     del x["valid"]
-    return x | dict(refinement=draw(settings), keep=keep, queries=vectors_of_queries)
+    return x | dict(refinement=refinement, keep=keep, queries=vectors_of_queries)
 
 
 def refine():
@@ -146,6 +159,9 @@ DECIDED: dict[str, Any] = dict(
     values=decided_values,
     scored=Scored(decided_scores, (torch.arange(64) < 8).expand(2, 2, 64)),
 )
+# scores within a thousandth of 1, many of them equal: bfloat16 cannot tell them apart
+crowded_scores = 1 - torch.randint(0, 16, (2, 2, 64), generator=generator) * 2.0**-14
+CROWDED: dict[str, Any] = DECIDED | dict(scored=Scored(crowded_scores, DECIDED["scored"].protected))
 HUBS = [
     HubSettings(radius=1),
     HubSettings(gamma=0.25),

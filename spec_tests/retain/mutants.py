@@ -70,4 +70,8 @@ vector:a-layer-is-one-pool
   +     if scope == "layer" and isinstance(keep, int):
   +         return retain(scores, protected, keep=keep // scores.shape[-2])
         pools, shields = pooled(scores, scope)
+test_a_ranking_visits_every_position_best_first_and_ties_in_order
+  ranked_in_half_precision: scores are ranked in bfloat16
+  - return scores.argsort(
+  + return scores.bfloat16().argsort(
 """)

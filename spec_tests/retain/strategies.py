@@ -6,7 +6,7 @@ import torch
 from hypothesis import strategies as st
 
 from reference._validation.preconditions import AXES
-from spec_tests.strategies import Refusal, booleans, heads, tokens
+from spec_tests.strategies import Refusal, booleans, heads, importance, tokens
 
 LEADING = {
     "head": [(), (1,), (3,), (2, 2), (0, 2)],
@@ -20,8 +20,10 @@ decimals = st.floats(0, 1).map(lambda ratio: round(ratio, 12))
 
 
 @st.composite
-def scores_with_ties(draw, *shape):
-    """Scores with many ties: zeros of both signs, evicted tokens, a few numbers."""
+def scores_to_rank(draw, *shape):
+    """Scores of few values, zeros of both signs and evicted tokens among them, or of many."""
+    if draw(st.booleans()):
+        return draw(importance(*shape, low=-16))
     values = st.sampled_from([-torch.inf, -1.0, -0.0, 0.0, 0.0, 0.25, 0.5, 0.5, 3.0])
     size = torch.Size(shape).numel()
     drawn = draw(st.lists(values, min_size=size, max_size=size))
@@ -40,7 +42,7 @@ def retain(draw, scopes=st.sampled_from([*AXES])):  # noqa: B008
     """Inputs with any scope, any protected tokens, and any form of a budget that holds them."""
     scope = draw(scopes)
     shape = (*draw(st.sampled_from(LEADING[scope])), draw(st.integers(0, 8)))
-    scores, protected = draw(scores_with_ties(*shape)), draw(st.none() | booleans(*shape))
+    scores, protected = draw(scores_to_rank(*shape)), draw(st.none() | booleans(*shape))
     pools = flatten_pools(scores, scope)
     size, pools = pools.shape[-1], pools.shape[:-1]
     counts = torch.zeros(pools) if protected is None else flatten_pools(protected, scope).sum(-1)
@@ -63,13 +65,13 @@ def retain(draw, scopes=st.sampled_from([*AXES])):  # noqa: B008
 def chosen(draw):
     """Scores and any mask."""
     shape = (*draw(heads), draw(tokens))
-    return dict(scores=draw(scores_with_ties(*shape)), kept=draw(booleans(*shape)))
+    return dict(scores=draw(scores_to_rank(*shape)), kept=draw(booleans(*shape)))
 
 
 INPUTS = dict(
     kept_count=st.fixed_dictionaries(dict(pool=st.integers(0, 10**6), ratio=ratios | decimals)),
     ranking=st.tuples(heads, tokens).flatmap(
-        lambda shape: st.fixed_dictionaries(dict(scores=scores_with_ties(*shape[0], shape[1])))
+        lambda shape: st.fixed_dictionaries(dict(scores=scores_to_rank(*shape[0], shape[1])))
     ),
     modular_utility=chosen(),
 )

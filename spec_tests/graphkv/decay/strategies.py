@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import reference
 from spec_tests.from_signature import draw_choices
 from spec_tests.graphkv.graph.strategies import few, leads, scores, up_to, weights
-from spec_tests.strategies import booleans, grid
+from spec_tests.strategies import booleans, importance
 
 rounds = st.sampled_from([1, 2, 3, 0])
 strengths = st.sampled_from([0.25, 0.5, 1.0])
@@ -19,8 +19,8 @@ def graph(draw, low=-16):
     """Scores and any graph of them; edges in [low / 16, 1]."""
     lead, count, sources = draw(leads), draw(few), draw(up_to(3))
     return dict(
-        scores=draw(grid(*lead, count)),
-        weights=draw(grid(*lead, sources, count, low=low)),
+        scores=draw(importance(*lead, count)),
+        weights=draw(importance(*lead, sources, count, low=low)),
         neighbours=draw(booleans(*lead, sources, count)),
         rounds=draw(rounds),
     )

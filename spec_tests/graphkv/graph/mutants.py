@@ -24,6 +24,9 @@ test_sources_are_the_best_content_tokens_in_order_the_first_of_equals_first
   last_of_equal_scores: the last of equal scores comes first
   - return scores.sort(
   + return scores.shape[-1] - 1 - scores.flip(-1).sort(
+  sources_by_half_precision: scores are ranked in bfloat16
+  - return scores.sort(
+  + return scores.bfloat16().sort(
   protected_sources: protected tokens are sources
   - scores = scores.masked_fill(protected, -torch.inf)
   + pass
@@ -74,6 +77,9 @@ test_each_full_thousand_of_tokens_adds_a_neighbour_up_to_those_set_beforehand
   - return min(predefined, length // 1000)
   + return min(predefined, round(length / 1000))
 test_neighbours_are_at_the_strongest_edges_the_first_of_equals_first
+  neighbours_by_half_precision: edges are ranked in bfloat16
+  - best = ranked.sort(
+  + best = ranked.bfloat16().sort(
   own_neighbours: a source can be its own neighbour
   - allowed & (tokens != sources[..., i, None])
   + allowed

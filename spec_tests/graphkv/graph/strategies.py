@@ -16,7 +16,7 @@ from spec_tests.strategies import (
     Refusal,
     booleans,
     gaussian_tensor,
-    grid,
+    importance,
     last_element_replacer,
     longer,
     strategy_or_none,
@@ -57,14 +57,14 @@ def up_to(most):
 
 @st.composite
 def source_tokens(draw):
-    """Scores with many ties; at most as many sources as the row with the least content has."""
+    """Scores, and at most as many sources as the row with the least content has."""
     shape = (*draw(leads), draw(few))
     protected = draw(st.none() | booleans(*shape))
     content = shape[-1]
     if protected is not None and protected.numel():
         content = int((~protected).sum(-1).min())
     return dict(
-        scores=draw(grid(*shape, low=-4, high=4)),
+        scores=draw(importance(*shape, low=-4, high=4)),
         count=draw(up_to(content)),
         protected=protected,
     )
@@ -92,11 +92,11 @@ def edges(draw):
 
 @st.composite
 def neighbours(draw, unprotected=True):
-    """Edges with many ties; sometimes more neighbours than tokens."""
+    """Edges, and sometimes more neighbours than tokens."""
     lead, count = draw(leads), draw(few)
     sources = draw(picks(count, *lead, size=draw(up_to(min(count, 4)))))
     return dict(
-        weights=draw(grid(*sources.shape, count, low=-4, high=4)),
+        weights=draw(importance(*sources.shape, count, low=-4, high=4)),
         sources=sources,
         count=draw(up_to(count + 1)),
         protected=draw(strategy_or_none(booleans(*lead, count), unprotected)),

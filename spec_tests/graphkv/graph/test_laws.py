@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import reference
@@ -11,7 +11,7 @@ from spec_tests.graphkv.graph import oracle
 from spec_tests.graphkv.graph.strategies import edges, kinds, lattice, picks
 from spec_tests.hubkv.discount.oracle import fractions
 from spec_tests.inputs import INPUTS
-from spec_tests.strategies import gaussian_tensor, grid
+from spec_tests.strategies import CROWD, gaussian_tensor, grid
 
 
 @st.composite
@@ -142,6 +142,11 @@ def rows(x, reached):
 
 @pytest.mark.spec("GraphKV-3", "GraphKV-Alg2")
 @given(INPUTS["neighbours"])
+@example(
+    dict(
+        weights=CROWD[None], sources=torch.tensor([0]), count=4, protected=None, spare_sources=False
+    )
+)
 def test_neighbours_are_at_the_strongest_edges_the_first_of_equals_first(impl, x):
     for i, edge, end, shut, chosen in rows(x, impl.neighbours(**x)):
         barred = set(chosen) if x["spare_sources"] else {i}

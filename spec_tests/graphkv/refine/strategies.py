@@ -1,5 +1,7 @@
 """Strategies for layers to refine, whose graphs have exact cosines."""
 
+from functools import partial
+
 import torch
 from hypothesis import strategies as st
 from torch.nn.functional import pad
@@ -18,7 +20,14 @@ from spec_tests.graphkv.graph.strategies import (
     up_to,
     vectors,
 )
-from spec_tests.strategies import Refusal, booleans, gaussian_tensor, grid, strategy_or_none
+from spec_tests.strategies import (
+    Refusal,
+    booleans,
+    gaussian_tensor,
+    grid,
+    importance,
+    strategy_or_none,
+)
 
 
 @st.composite
@@ -33,6 +42,7 @@ def graphkv_refine(draw, unprotected=True, **fixed):
     batch = fixed.pop("batch") if "batch" in fixed else draw(leads)
     head_count, count = draw(st.sampled_from([1, 2, 4])), draw(fixed.pop("tokens", few))
     per_head = fixed.get("per_head", draw(st.booleans()))
+    numbers = fixed.pop("numbers", grid)
 
     def rows():
         if per_head:
@@ -44,7 +54,7 @@ def graphkv_refine(draw, unprotected=True, **fixed):
         apart = draw(grid(*queries.shape, low=-2, high=2, scale=1 / 4))
         queries = torch.stack([queries + apart, queries - apart], -3).flatten(-4, -3)
     drawn = dict(
-        scores=draw(grid(*batch, head_count, count)),
+        scores=draw(numbers(*batch, head_count, count)),
         keys=rows(),
         keep=count + draw(up_to(8)),
         count=draw(up_to(count)),
@@ -66,8 +76,10 @@ def lengthened(x, tokens):
     return x | vectors | {name: pad(one, (0, tokens)) for name, one in flat.items()}
 
 
+# the sources of a head are ranked by its scores, those of a layer by a mean
 INPUTS = dict(
-    graphkv_refine=graphkv_refine()
+    graphkv_refine=graphkv_refine(numbers=importance, per_head=True)
+    | graphkv_refine(numbers=partial(importance, close=False))
     | graphkv_refine(adaptive=False)
     | graphkv_refine(batch=(), adaptive=True).map(lambda x: lengthened(x, 1000))
 )

@@ -1,5 +1,6 @@
 """GraphKV end to end: §4, §6.1, §7.1 and §7.2."""
 
+from functools import partial
 from itertools import product
 
 import pytest
@@ -18,7 +19,7 @@ from spec_tests.graphkv.decay.strategies import strengths
 from spec_tests.graphkv.graph.strategies import lattice, up_to
 from spec_tests.graphkv.refine.strategies import graphkv_refine, lengthened
 from spec_tests.inputs import INPUTS
-from spec_tests.strategies import gaussian_tensor, grid
+from spec_tests.strategies import gaussian_tensor, grid, importance
 
 LEAD = ("scores", "keys", "protected", "queries", "values")
 
@@ -211,6 +212,7 @@ def assert_composed(impl, x):
 @given(data=st.data())
 def test_every_graph_is_made_of_its_parts(impl, per_head, focus, data):
     some = dict(per_head=per_head, fraction=data.draw(st.sampled_from([0.3, 1.0])))
+    some["numbers"] = partial(importance, close=False)
     assert_composed(impl, data.draw(graphkv_refine(unprotected=False, **some, **focuses[focus])))
 
 

@@ -51,4 +51,8 @@ test_the_dynamic_mask_is_the_union
   never_both: heavy hitters are always taken outside the window
   - heavy_hitter_mask(mass, ratio, recent, outside_recent)
   + heavy_hitter_mask(mass, ratio, recent, True)
+test_no_token_left_out_outweighs_a_heavy_hitter
+  heavy_by_half_precision: masses are ranked in bfloat16
+  - mass[..., :rivals].sort(
+  + mass[..., :rivals].bfloat16().sort(
 """)

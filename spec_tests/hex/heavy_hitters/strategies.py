@@ -4,7 +4,7 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.attention.strategies import bad_queries, log_sum_exp
-from spec_tests.strategies import Refusal, grid, heads, longer, tokens
+from spec_tests.strategies import Refusal, grid, heads, importance, longer, tokens
 
 batches = st.sampled_from([(), (2,), (), (2,), (0,)])
 
@@ -32,8 +32,8 @@ def attention_mass(draw):
 
 @st.composite
 def masses(draw):
-    """Attention mass with many ties."""
-    return draw(grid(*draw(heads), draw(tokens), low=-2, high=6))
+    """Attention mass."""
+    return draw(importance(*draw(heads), draw(tokens), low=-2, high=6))
 
 
 @st.composite

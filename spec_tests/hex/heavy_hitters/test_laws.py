@@ -12,7 +12,7 @@ from spec_tests.accuracy import assert_close, assert_equal, assert_optimal
 from spec_tests.attention import oracle
 from spec_tests.attention.strategies import log_sum_exp, shifts
 from spec_tests.inputs import INPUTS
-from spec_tests.strategies import gaussian_tensor, grid, heads
+from spec_tests.strategies import CROWD, gaussian_tensor, grid, heads
 
 
 @pytest.mark.spec("HEX-3.3a")
@@ -81,6 +81,7 @@ def test_heavy_hitters_are_exactly_as_many_as_the_floor(impl, mass, percent):
 
 @pytest.mark.spec("HEX-3.3b")
 @given(INPUTS["heavy_hitter_mask"])
+@example(dict(mass=CROWD, ratio=0.5, recent=4, outside_recent=False))
 def test_no_token_left_out_outweighs_a_heavy_hitter(impl, x):
     heavy = impl.heavy_hitter_mask(**x)
     rivals = torch.ones_like(heavy)
@@ -114,6 +115,7 @@ def test_the_window_is_the_last_tokens(impl, tokens, recent):
 
 @pytest.mark.spec("HEX-3.3d")
 @given(INPUTS["h2o_mask"])
+@example(dict(mass=CROWD, ratio=0.5, recent=4, outside_recent=False))
 def test_the_dynamic_mask_is_the_union(impl, x):
     heavy = impl.heavy_hitter_mask(**x)
     window = impl.recent_mask(heavy.shape[-1], x["recent"])

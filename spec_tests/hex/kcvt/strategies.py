@@ -10,7 +10,7 @@ from torch import Tensor
 from reference import HexConfig
 from spec_tests.from_signature import draw_choices
 from spec_tests.hex.heavy_hitters.strategies import batches
-from spec_tests.strategies import Refusal, booleans, grid, heads
+from spec_tests.strategies import Refusal, booleans, grid, heads, importance
 
 widths = st.integers(1, 8)
 """Width of a code in bits."""
@@ -59,8 +59,8 @@ def dequantise(draw):
     groups, members = draw(heads), draw(st.integers(0, 12))
     return dict(
         codes=draw(codes_below(8, *groups, members)),
-        steps=draw(grid(*groups)),
-        minima=draw(grid(*groups, low=-16)),
+        steps=draw(importance(*groups)),
+        minima=draw(importance(*groups, low=-16)),
     )
 
 

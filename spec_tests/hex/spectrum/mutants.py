@@ -39,6 +39,10 @@ test_a_large_mask_of_nothing_or_everything_has_no_second_singular_value
   +     if mask.numel() and mask.all():
   +         return mask.numel() ** 0.5
         if min(mask.shape) < 2:
+hex/expander/test_laws.py::test_a_matrix_of_low_rank_changes_by_at_most_the_ratio_times_rank_and_coherence
+  second_value_less_three_tenths: the second singular value is 30 % too small
+  - torch.linalg.svdvals(mask.double())[1].item()
+  + 0.7 * torch.linalg.svdvals(mask.double())[1].item()
 test_a_tiled_prompt_is_no_ramanujan_graph
   connected_is_enough: only degrees and connectivity are tested
   - return second_singular_value(mask) <= bound * ROUNDING

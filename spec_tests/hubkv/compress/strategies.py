@@ -15,7 +15,7 @@ from spec_tests.compress.strategies import (
     whole,
     without_store_argument,
 )
-from spec_tests.refinement.strategies import DECIDED, HUBS, hub_settings, scored_caches
+from spec_tests.refinement.strategies import CROWDED, DECIDED, HUBS, hub_settings, scored_caches
 from spec_tests.strategies import Refusal
 
 
@@ -52,7 +52,8 @@ CORNERS = dict(
     hubkv_select=[
         DECIDED | dict(ratio=0.5, sinks=1, recent=1, refinement=one)
         for one in (HubSettings(), *HUBS)
-    ],
+    ]
+    + [CROWDED | dict(ratio=0.5, sinks=1, recent=1, scope="head", refinement=HubSettings())],
     hubkv_compress=[
         SPAN | dict(store=near, refinement=one) for one in (HubSettings(), HubSettings(radius=1))
     ],

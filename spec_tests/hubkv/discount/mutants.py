@@ -31,6 +31,11 @@ test_a_unique_maximum_outranks_its_window_by_the_discount
   no_discount: nothing is discounted
   - torch.where(hubs, scores, gamma * scores)
   + scores.clone()
+  near_the_maximum_lifted: a token within 2 % of a row's maximum is lifted above its hub
+  -     discounted = discount(scores, hub_mask(scores, radius, protected), gamma)
+  +     hubs, most = hub_mask(scores, radius, protected), scores.amax(-1, keepdim=True)
+  +     lifted = torch.where(~hubs & (scores >= 0.98 * most), 1.05 / gamma * scores, scores)
+  +     discounted = discount(lifted, hubs, gamma)
 test_hub_dominance_holds_exactly_through_weight_and_gate
   discounted_twice: the discount is applied twice to tokens that are no hubs
   - torch.where(hubs, scores, gamma * scores)
@@ -55,6 +60,12 @@ vector:radius-is-a-half-width
   - hubs = torch.zeros_like(scores, dtype=torch.bool)
   + hubs, radius = torch.zeros_like(scores, dtype=torch.bool), radius // 2
 test_a_hub_has_no_stronger_or_earlier_equal_in_its_window
+  close_to_the_maximum: a hub is the first within a thousandth of its window's maximum
+  - start + window.argmax(-1) == i
+  + start + (window >= window.amax(-1, keepdim=True) - 1e-3).int().argmax(-1) == i
+  hubs_by_half_precision: windows are compared in bfloat16
+  - start + window.argmax(-1) == i
+  + start + window.bfloat16().argmax(-1) == i
   windows_end_early: a window does not contain its last token
   -         window = scores[..., start : i + radius + 1]
   -         hubs[..., i] = start + window.argmax(-1) == i

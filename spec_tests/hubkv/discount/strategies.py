@@ -3,7 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.strategies import booleans, grid, heads, tokens
+from spec_tests.strategies import booleans, heads, importance, tokens
 
 gammas = st.sampled_from([0.25, 0.3, 0.5, 0.75])
 
@@ -16,10 +16,10 @@ def shapes(draw):
 
 @st.composite
 def hub_mask(draw):
-    """Scores with many ties, protected tokens anywhere."""
+    """Scores, protected tokens anywhere."""
     shape = draw(shapes())
     return dict(
-        scores=draw(grid(*shape, low=-4, high=8)),
+        scores=draw(importance(*shape, low=-4, high=8)),
         radius=draw(st.integers(0, 6)),
         protected=draw(st.none() | booleans(*shape)),
     )
@@ -29,15 +29,15 @@ def hub_mask(draw):
 def discount(draw):
     """Scores and any mask, whether it marks hubs or not."""
     shape = draw(shapes())
-    return dict(scores=draw(grid(*shape)), hubs=draw(booleans(*shape)), gamma=draw(gammas))
+    return dict(scores=draw(importance(*shape)), hubs=draw(booleans(*shape)), gamma=draw(gammas))
 
 
 @st.composite
 def smd(draw):
-    """Scores with many ties, protected tokens anywhere."""
+    """Scores, protected tokens anywhere."""
     shape = draw(shapes())
     return dict(
-        scores=draw(grid(*shape)),
+        scores=draw(importance(*shape)),
         radius=draw(st.integers(0, 6)),
         gamma=draw(gammas),
         protected=draw(st.none() | booleans(*shape)),

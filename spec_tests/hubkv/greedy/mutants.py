@@ -24,7 +24,16 @@ hubkv/greedy/test_laws.py::test_the_core_reaches_one_budgetth_of_the_optimum
   discount_the_hubs: hubs are discounted instead of the other tokens
   - torch.where(hubs, scores, gamma * scores)
   + torch.where(hubs, gamma * scores, scores)
-hubkv/greedy/test_laws.py::test_on_a_redundant_cluster_the_core_keeps_the_whole_plateau
+  second_best_as_hub: the second best of its window is the hub
+  - start + window.argmax(-1) == i
+  + start + window.argsort(dim=-1, descending=True, stable=True)[..., :2][..., -1] == i
+  least_as_hub: the least of its window is the hub
+  - start + window.argmax(-1) == i
+  + start + window.argmin(-1) == i
+hubkv/greedy/test_laws.py::test_the_core_keeps_the_whole_plateau_just_if_the_hubs_are_below_gamma
+  undiscounted: nothing is discounted
+  - torch.where(hubs, scores, gamma * scores)
+  + scores.clone()
   discount_twice: the discount is applied twice
   - hub_mask(scores, radius, protected), gamma)
   + hub_mask(scores, radius, protected), gamma * gamma)

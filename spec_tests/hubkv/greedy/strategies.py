@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from spec_tests.hubkv.coverage.strategies import not_square, sixteenths_with_ties, weights
 from spec_tests.hubkv.coverage_kernels.strategies import few
-from spec_tests.strategies import Refusal, grid, heads
+from spec_tests.strategies import Refusal, heads, importance
 
 
 def spread(scores, falling):
@@ -18,15 +18,12 @@ def spread(scores, falling):
 
 @st.composite
 def greedy(draw):
-    """Weights whose gains are often equal, and whose differences have exact sums in float64.
-
-    Half of them are coverage weights, rounded to float32.
-    """
+    """Weights whose gains are often equal, or coverage weights, rounded to float32."""
     tokens = draw(few)
     shape, falling = (*draw(heads), tokens), draw(st.booleans())
     weights = draw(
         sixteenths_with_ties(*shape, tokens)
-        | grid(*shape, high=4).map(lambda s: spread(s, falling))
+        | importance(*shape, high=4, close=False).map(lambda s: spread(s, falling))
     )
     return dict(weights=weights, keep=draw(st.integers(0, tokens)))
 

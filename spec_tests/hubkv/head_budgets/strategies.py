@@ -2,6 +2,7 @@
 
 import math
 
+import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -9,7 +10,7 @@ import reference
 from spec_tests.from_signature import draw_choices
 from spec_tests.hubkv.head_calibration.strategies import epsilons, mask, scores
 from spec_tests.hubkv.refine.strategies import scores_and_protected
-from spec_tests.strategies import Refusal
+from spec_tests.strategies import CROWD, Refusal
 
 
 @st.composite
@@ -32,6 +33,10 @@ def most_protected(protected: Tensor) -> int:
         return 0
     return math.ceil(int(protected.sum((-2, -1)).max()) / protected.shape[-2])
 
+
+# seven of the twelve best shares are those of the crowd
+CROWDED = dict(scores=torch.stack([CROWD, torch.ones(12)]), keep=6, rule="waterfill")
+CORNERS = dict(head_budgets=[CROWDED])
 
 REFUSALS = dict(
     head_budgets=(

@@ -24,6 +24,9 @@ test_scale_does_not_matter_without_epsilon
   - content.mean() + epsilon
   + content.mean() + max(epsilon, 1e-6)
 test_selectivity_is_deviation_over_mean
+  statistics_in_half_precision: scores are rounded to bfloat16 before the statistics
+  - wide = widen(scores)
+  + wide = widen(scores.bfloat16().to(scores.dtype))
   sample_deviation: the sample's deviation, not the population's
   - std(correction=0)
   + std(correction=min(1, len(content) - 1))

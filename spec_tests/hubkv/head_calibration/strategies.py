@@ -6,7 +6,7 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.hubkv.discount.strategies import shapes
-from spec_tests.strategies import Refusal, booleans, grid, heads, strategy_or_none
+from spec_tests.strategies import Refusal, booleans, heads, importance, strategy_or_none
 
 taus = st.sampled_from([0.0, 0.3, 0.5, 1.0, 2.0])
 epsilons = st.sampled_from([0.0, 1e-6, 0.25])
@@ -15,10 +15,12 @@ bounds = st.sampled_from([(0.8, 1.2), (1.0, 1.0), (0.25, 4.0), (2**-24, math.inf
 
 @st.composite
 def selectivity(draw, unprotected=True):
-    """Scores with many ties, protected tokens anywhere."""
+    """Scores, protected tokens anywhere."""
     shape = draw(shapes())
     protected = draw(strategy_or_none(booleans(*shape), unprotected))
-    return dict(scores=draw(grid(*shape)), protected=protected, epsilon=draw(epsilons))
+    return dict(
+        scores=draw(importance(*shape, close=False)), protected=protected, epsilon=draw(epsilons)
+    )
 
 
 @st.composite
@@ -26,14 +28,16 @@ def head_weights(draw):
     """Selectivities, including 0 and equal ones."""
     minimum, maximum = draw(bounds)
     shape = (*draw(heads), draw(st.integers(0, 6)))
-    return dict(selectivity=draw(grid(*shape)), tau=draw(taus), minimum=minimum, maximum=maximum)
+    return dict(
+        selectivity=draw(importance(*shape)), tau=draw(taus), minimum=minimum, maximum=maximum
+    )
 
 
 @st.composite
 def calibrate(draw):
     """Scores and a weight for every head."""
     shape = draw(shapes())
-    return dict(scores=draw(grid(*shape)), weights=draw(grid(*shape[:-1], high=32)))
+    return dict(scores=draw(importance(*shape)), weights=draw(importance(*shape[:-1], high=32)))
 
 
 scores = torch.tensor([[0.5, 0.25, 0.75, 0.0], [0.25, 0.25, 0.5, 1.0]])

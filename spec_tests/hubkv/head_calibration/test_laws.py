@@ -14,7 +14,7 @@ from spec_tests.hubkv.discount.oracle import fractions
 from spec_tests.hubkv.head_calibration import oracle
 from spec_tests.hubkv.head_calibration.strategies import selectivity, taus
 from spec_tests.inputs import INPUTS
-from spec_tests.strategies import gaussian_tensor, grid
+from spec_tests.strategies import gaussian_tensor, grid, importance
 
 unbounded = dict(minimum=2.0**-24, maximum=math.inf)
 
@@ -29,7 +29,7 @@ def selective_heads(draw):
 
 
 @pytest.mark.spec("HubKV-8")
-@given(grid(2, 9), st.sampled_from([0.0, 1e-6, 0.25]))
+@given(importance(2, 9, close=False), st.sampled_from([0.0, 1e-6, 0.25]))
 def test_selectivity_is_deviation_over_mean(impl, scores, epsilon):
     expected = [oracle.variation(fractions(row), Fraction(epsilon)) for row in scores]
     assert_close(impl.selectivity(scores, None, epsilon), torch.tensor(expected))
@@ -160,7 +160,7 @@ def test_layers_are_averaged_apart(impl, layers, tau):
 @given(INPUTS["calibrate"])
 def test_a_weight_multiplies_its_own_head(impl, x):
     out = impl.calibrate(**x)
-    assert_equal(out, x["scores"] * x["weights"].unsqueeze(-1))
+    assert_close(out, x["scores"].double() * x["weights"].double().unsqueeze(-1))
 
 
 @pytest.mark.spec("HubKV-9")

@@ -3,7 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.strategies import Refusal, booleans, gaussian_tensor, grid, heads
+from spec_tests.strategies import Refusal, booleans, gaussian_tensor, grid, heads, importance
 
 lengths = st.integers(1, 24)
 
@@ -26,7 +26,7 @@ def distance_profile(draw):
     """Attention weights of all queries, or of the last few."""
     count = draw(st.integers(1, 12))
     queries = draw(st.integers(1, count))
-    weights = draw(grid(*draw(heads), queries, count))
+    weights = draw(importance(*draw(heads), queries, count))
     return dict(weights=weights, distances=draw(st.integers(0, count - 1)))
 
 
@@ -35,7 +35,7 @@ def attention_density(draw):
     """The content of a text with the paper's defaults, or any content with at least one query."""
     count = draw(st.integers(1, 12) | st.integers(50, 60))
     queries = draw(st.integers(1, count))
-    weights, content = draw(grid(*draw(heads), queries, count)), None
+    weights, content = draw(importance(*draw(heads), queries, count)), None
     if count < 50 or queries == 1 or draw(st.booleans()):
         content = draw(booleans(count))
         content[count - draw(st.integers(1, queries))] = True
@@ -49,7 +49,7 @@ def content_series(draw):
     recent = draw(st.none() | st.integers(0, 6))
     left = max(0, count - sinks - (count // 50 if recent is None else recent))
     trimmed = draw(st.integers(0, left))
-    values = draw(grid(*draw(heads), count))
+    values = draw(importance(*draw(heads), count))
     return dict(values=values, trimmed=trimmed, sinks=sinks, recent=recent)
 
 

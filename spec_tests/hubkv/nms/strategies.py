@@ -3,14 +3,14 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.strategies import grid, heads, tokens
+from spec_tests.strategies import heads, importance, tokens
 
 
 @st.composite
 def nms(draw):
-    """Scores with many ties."""
+    """Scores with ties, and beside each other."""
     return dict(
-        scores=draw(grid(*draw(heads), draw(tokens))),
+        scores=draw(importance(*draw(heads), draw(tokens))),
         radius=draw(st.integers(0, 6)),
         factor=draw(st.sampled_from([0.0, 0.25, 0.3, 1.0])),
     )

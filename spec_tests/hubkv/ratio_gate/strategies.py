@@ -4,7 +4,7 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.hubkv.discount.strategies import shapes
-from spec_tests.strategies import grid
+from spec_tests.strategies import importance
 
 powers = st.sampled_from([0.5, 1.0, 2.0, 3.0])
 ratios = st.integers(0, 100).map(lambda hundredths: hundredths / 100)
@@ -15,8 +15,8 @@ def gate(draw):
     """Scores of either sign: the gate mixes any numbers."""
     shape = draw(shapes())
     return dict(
-        scores=draw(grid(*shape, low=-8)),
-        corrected=draw(grid(*shape, low=-8)),
+        scores=draw(importance(*shape, low=-8)),
+        corrected=draw(importance(*shape, low=-8)),
         ratio=draw(ratios),
         power=draw(powers),
     )

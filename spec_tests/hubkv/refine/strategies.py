@@ -13,7 +13,7 @@ from spec_tests.hubkv.head_calibration.strategies import (
     taus,
 )
 from spec_tests.hubkv.ratio_gate.strategies import powers, ratios
-from spec_tests.strategies import booleans, grid, tokens
+from spec_tests.strategies import booleans, importance, tokens
 
 short = st.integers(0, 4)
 layers = st.sampled_from([(1,), (3,), (2, 2), (2, 1, 3), (0, 2), (2, 0)])
@@ -30,7 +30,7 @@ def scores_and_protected(draw):
     first[..., :1, :] = True
     masks = st.just(ends.expand(shape)) | st.just(first) | booleans(*shape)
     protected = draw(st.none() | masks)
-    return draw(grid(*shape)), protected
+    return draw(importance(*shape, close=False)), protected
 
 
 @st.composite
@@ -73,7 +73,7 @@ def hubkv_refine(draw):
 @st.composite
 def shift_scores(draw):
     """Scores of either sign."""
-    return dict(scores=draw(grid(*draw(shapes()), low=-8, high=8)))
+    return dict(scores=draw(importance(*draw(shapes()), low=-8, high=8)))
 
 
 settings = dict(radius=1, gamma=0.5, tau=0.5, minimum=0.8, maximum=1.2, epsilon=1e-6)

@@ -5,6 +5,9 @@ from spec_tests.mutants.registry import register_mutants
 mutant = register_mutants("quantizers/outliers")
 mutant("""
 test_outliers_are_those_found_one_row_at_a_time
+  outliers_by_half_precision: rows are ranked in bfloat16
+  - order = x.sort(
+  + order = x.bfloat16().sort(
   by_magnitude: outliers are the largest absolute values
   -     order = x.sort(dim=-1, descending=True, stable=True).indices
   +     order = x.abs().sort(dim=-1, descending=True, stable=True).indices

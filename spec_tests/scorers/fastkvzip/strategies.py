@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from reference import GateWeights
 from spec_tests.scorers.padding_masks import bad_padding, batches, key_heads, lengths, masks
-from spec_tests.strategies import Refusal, gaussian_tensor, grid, signed_sixteenths
+from spec_tests.strategies import Refusal, gaussian_tensor, importance, signed_sixteenths
 
 numbers = st.sampled_from([signed_sixteenths, gaussian_tensor])
 
@@ -47,7 +47,7 @@ def fastkvzip_loss(draw):
     shape = (*draw(st.sampled_from([(), (2,)])), draw(st.integers(1, 2)), draw(st.integers(1, 6)))
     valid = torch.arange(shape[-1]) >= draw(st.integers(0, shape[-1] - 1))
     valid = valid.expand(*shape[:-2], -1).contiguous()
-    scores, targets = draw(grid(*shape)), draw(grid(*shape))
+    scores, targets = draw(importance(*shape)), draw(importance(*shape))
     return dict(scores=scores, targets=targets, valid=draw(st.sampled_from([None, valid])))
 
 

@@ -16,7 +16,7 @@ from spec_tests.scorers.attention_inputs import (
     valid,
 )
 from spec_tests.scorers.padding_masks import bad_padding
-from spec_tests.strategies import Refusal, grid
+from spec_tests.strategies import Refusal, importance
 
 
 @st.composite
@@ -24,7 +24,7 @@ def h2o_mass(draw):
     """A sequence, and the mass of its first tokens from earlier calls, or None."""
     x = draw(attended_with_optional_log_sum_exp())
     *heads, tokens, _ = x["keys"].shape
-    before = grid(*heads, tokens - draw(st.integers(0, tokens)))
+    before = importance(*heads, tokens - draw(st.integers(0, tokens)))
     return x | dict(mass=draw(before) if draw(mostly) else None)
 
 
@@ -33,7 +33,7 @@ def h2o(draw):
     """Masses with ties; a window that may cover all tokens."""
     batch, tokens, keep = draw(batches), draw(lengths), draw(st.integers(0, 10))
     return dict(
-        mass=draw(grid(*batch, draw(key_heads), tokens)),
+        mass=draw(importance(*batch, draw(key_heads), tokens)),
         keep=keep,
         valid=draw(left_padding(batch, tokens)) if draw(mostly) else None,
         recent=draw(st.none() | st.integers(0, keep)),

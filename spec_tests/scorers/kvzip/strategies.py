@@ -13,7 +13,7 @@ from spec_tests.scorers.padding_masks import (
     masks,
     with_last_token_padded,
 )
-from spec_tests.strategies import Refusal, gaussian_tensor, grid, longer, signed_sixteenths
+from spec_tests.strategies import Refusal, gaussian_tensor, importance, longer, signed_sixteenths
 
 numbers = st.sampled_from([signed_sixteenths, gaussian_tensor])
 some = st.sampled_from([(2,), ()])
@@ -53,7 +53,7 @@ def kvzip_chunk(draw, busy=False):
     """Inputs with any chunk, also one past the end; a `busy` one has a token to score."""
     x, heads, number = draw(context(busy))
     queries, repeat_keys, repeat_valid = draw(repetition(x["keys"], heads, number, busy))
-    before = draw(grid(*x["keys"].shape[:-1]))
+    before = draw(importance(*x["keys"].shape[:-1]))
     return x | dict(
         queries=queries,
         repeat_keys=repeat_keys,
