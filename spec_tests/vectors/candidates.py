@@ -21,6 +21,7 @@ import reference
 from spec_tests.accuracy import FACTORS, are_equal, cast
 from spec_tests.inputs import CORNERS, INPUTS, depends_on_random_stream
 from spec_tests.json_values import NotExpressible, read, written
+from spec_tests.report.axis_names import replace_argument
 from spec_tests.report.calls import count_elements
 from spec_tests.report.fault_diagnosis import outcome_of
 from spec_tests.report.messages import mutants_about
@@ -74,6 +75,7 @@ def candidate(name: str, inputs: dict[str, Any]) -> Iterator[Candidate]:
         return
     faults = frozenset(found_faults(name, inputs, result))
     shows = {*branches, *faults, *flags_of(name, inputs), *options(name, inputs)}
+    shows |= {*decided_options(name, inputs, result)}
     yield Candidate(inputs, faults, frozenset(shows), count_elements(inputs))
 
 
@@ -176,6 +178,34 @@ def options(name: str, inputs: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield key, repr(value)
     for key in inspect.signature(getattr(reference, name)).parameters.keys() - inputs.keys():
         yield key, "left out"
+
+
+def decided_options(name: str, inputs: dict[str, Any], right: Any) -> Iterator[tuple[str, str]]:
+    """Yield the options and settings without which a call has another result.
+
+    The option `heads` stands for consecutive query heads, in place of h mod K.
+    """
+    for option, changed in without_each_option(name, inputs):
+        if not is_near(outcome_of(getattr(reference, name), changed), right):
+            yield option, "decides"
+
+
+def without_each_option(
+    name: str, inputs: dict[str, Any]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each option of a call, and the call with its default."""
+    for key, parameter in inspect.signature(getattr(reference, name)).parameters.items():
+        if key in inputs and parameter.default is not parameter.empty:
+            yield key, {other: value for other, value in inputs.items() if other != key}
+        for field, default in getattr(inputs.get(key), "_field_defaults", {}).items():
+            yield f"{key}.{field}", replace_argument(inputs, key, field, default)
+    queries, cache = inputs.get("queries"), inputs.get("cache")
+    keys = inputs.get("keys", getattr(cache, "residual_keys", None))
+    if isinstance(queries, Tensor) and isinstance(keys, Tensor) and keys.dim() > 2:
+        heads, kv_heads = queries.shape[-3], keys.shape[-3]
+        if heads > kv_heads > 1:
+            dealt = torch.arange(heads).view(kv_heads, -1).mT.flatten()
+            yield "heads", inputs | dict(queries=queries.index_select(-3, dealt))
 
 
 def has_factors(result: Any) -> bool:
