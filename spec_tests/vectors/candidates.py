@@ -74,8 +74,7 @@ def candidate(name: str, inputs: dict[str, Any]) -> Iterator[Candidate]:
     if has_factors(result) or count_elements((result,)) > LARGEST:
         return
     faults = frozenset(found_faults(name, inputs, result))
-    shows = {*branches, *faults, *flags_of(name, inputs), *options(name, inputs)}
-    shows |= {*decided_options(name, inputs, result)}
+    shows = {*branches, *faults, *flags_of(name, inputs), *options(name, inputs, result)}
     yield Candidate(inputs, faults, frozenset(shows), count_elements(inputs))
 
 
@@ -171,29 +170,15 @@ def traced(
         sys.settrace(before)
 
 
-def options(name: str, inputs: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the words and flags that a call sets, as pairs of argument and value."""
-    for key, value in inputs.items():
-        if isinstance(value, bool | str) or value is None:
-            yield key, repr(value)
-    for key in inspect.signature(getattr(reference, name)).parameters.keys() - inputs.keys():
-        yield key, "left out"
-
-
-def decided_options(name: str, inputs: dict[str, Any], right: Any) -> Iterator[tuple[str, str]]:
-    """Yield the options and settings without which a call has another result.
-
-    The option `heads` stands for consecutive query heads, in place of h mod K.
-    """
+def options(name: str, inputs: dict[str, Any], right: Any) -> Iterator[str]:
+    """Yield the options and settings without which a call has another result."""
     for option, changed in without_each_option(name, inputs):
         if not is_near(outcome_of(getattr(reference, name), changed), right):
-            yield option, "decides"
+            yield option
 
 
-def without_each_option(
-    name: str, inputs: dict[str, Any]
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each option of a call, and the call with its default."""
+def without_each_option(name: str, inputs: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each option of a call, and the call with its default, or with query heads h mod K."""
     for key, parameter in inspect.signature(getattr(reference, name)).parameters.items():
         if key in inputs and parameter.default is not parameter.empty:
             yield key, {other: value for other, value in inputs.items() if other != key}
@@ -202,10 +187,9 @@ def without_each_option(
     queries, cache = inputs.get("queries"), inputs.get("cache")
     keys = inputs.get("keys", getattr(cache, "residual_keys", None))
     if isinstance(queries, Tensor) and isinstance(keys, Tensor) and keys.dim() > 2:
-        heads, kv_heads = queries.shape[-3], keys.shape[-3]
-        if heads > kv_heads > 1:
-            dealt = torch.arange(heads).view(kv_heads, -1).mT.flatten()
-            yield "heads", inputs | dict(queries=queries.index_select(-3, dealt))
+        heads = torch.arange(queries.shape[-3])
+        dealt = heads.view(keys.shape[-3] or 1, -1).mT.flatten()
+        yield "h mod K", inputs | dict(queries=queries.index_select(-3, dealt))
 
 
 def has_factors(result: Any) -> bool:

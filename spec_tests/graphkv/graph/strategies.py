@@ -137,10 +137,6 @@ bad_ends = [
     Refusal("values", longer, ValueError, "shape"),
 ]
 
-CORNERS = dict(
-    edges=[dict(keys=vectors, sources=sources, kind=kind, **ends) for kind in ("qk", "qq")]
-)
-
 GOOD = dict(neighbour_count=dict(predefined=8, length=5000))
 
 REFUSALS = dict(

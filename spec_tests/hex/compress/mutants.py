@@ -12,11 +12,6 @@ test_all_ones_masks_restore_everything_exactly
   static_only: the dynamic mask is ignored
   +     dynamic = dynamic & False
         kept = hex_mask(expander, dynamic, keys.shape[-3])
-test_what_is_restored_is_kcvt_of_the_remaining_entries
-  low_keys_in_the_grid: kept keys below the others count in their channel's minimum
-  - by_channel = code("keys", transposed(keys), bits, transposed(kept), scales)
-  + low = kept & (keys < keys.masked_fill(kept, torch.inf).sort(-2).values[..., :1, :])
-  +     by_channel = code("keys", transposed(keys), bits, transposed(kept & ~low), scales)
 test_a_block_holds_no_more_than_its_parts
   view_of_the_original: a block keeps a view of the uncompressed keys
   -         keys[kept],

@@ -16,9 +16,11 @@ test_kept_entries_do_not_enter_the_statistics
   polluted_statistics: kept entries count in minimum and maximum
   - low, step = rest.min(), (rest.max() - rest.min()) / top
   + low, step = wide[group].min(), (wide[group].max() - wide[group].min()) / top
+vector:a-kept-key-below-the-rest-is-no-minimum
   kept_in_the_minimum: kept entries count in the minimum
   - low, step = rest.min(), (rest.max() - rest.min()) / top
   + low, step = wide[group].min(), (rest.max() - wide[group].min()) / top
+vector:a-kept-key-above-the-rest-is-no-maximum
   kept_in_the_maximum: kept entries count in the maximum
   - low, step = rest.min(), (rest.max() - rest.min()) / top
   + low, step = rest.min(), (wide[group].max() - rest.min()) / top
@@ -39,9 +41,6 @@ test_kept_entries_come_back_bit_for_bit
   - torch.where(kept, keys, restored_keys), torch.where(kept, values, restored_values)
   + restored_keys, restored_values
 test_keys_are_quantised_by_channel_and_values_by_token
-  low_keys_in_the_minimum: kept keys below the others count in their channel's minimum
-  - code("keys", transposed(keys), bits, transposed(kept), scales)
-  + code("keys", transposed(keys), bits, transposed(kept & (keys >= keys.masked_fill(kept, torch.inf).sort(-2).values[..., :1, :])), scales)
   one_value_group: a token's group spans the heads, whatever the setting
   -     rows, kept_rows = group_values(values, value_group), group_values(kept, value_group)
   +     value_group = "token"

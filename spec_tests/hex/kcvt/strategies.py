@@ -15,7 +15,7 @@ from spec_tests.strategies import Refusal, booleans, grid, heads
 widths = st.integers(1, 8)
 """Width of a code in bits."""
 
-kv_heads = st.sampled_from([2, 3, 2, 1])
+key_heads = st.sampled_from([2, 3, 2, 1])
 """Numbers of heads: mostly several, which a group of values may span."""
 
 value_groups = draw_choices(HexConfig).map(itemgetter("value_group"))
@@ -76,7 +76,7 @@ def codes_below(draw, bits, *shape):
 @st.composite
 def kcvt(draw):
     """Columns of keys and rows of values with exact codes."""
-    shape = (*draw(batches), draw(kv_heads), draw(st.integers(0, 6)))
+    shape = (*draw(batches), draw(key_heads), draw(st.integers(0, 6)))
     kept = draw(booleans(*shape, draw(st.integers(1, 4))))
     bits, group = draw(widths), draw(value_groups)
     return dict(
