@@ -140,14 +140,15 @@ def test_every_reading_has_a_title(found, archived):
 @pytest.mark.parametrize("name", ["kept_count", "evict"])
 def test_what_is_generated_anew_is_what_is_committed(name):
     made = [vector for vector in generated(name) if vector["level"] != "errors"]
-    for one, other in zip(made, generated_vectors()[name], strict=True):
+    committed = [one for one in generated_vectors()[name] if "-long-" not in one["id"]]
+    for one, other in zip(made, committed, strict=True):
         assert one == other
 
 
 def test_every_function_with_a_long_axis_has_a_long_vector_or_agreement():
     """The first call of a function is the committed one."""
     for name in INPUTS.keys() - BY_AGREEMENT.keys():
-        ids = {vector["id"]: vector["inputs"] for vector in generated_vectors()[name]}
+        ids = {vector["id"]: vector["inputs"] for vector in generated_vectors().get(name, [])}
         first = next(long_inputs(name), None)
         committed = ids.get(f"{name.replace('_', '-')}-long-1")
         assert committed == (first and as_inputs(first)), f"generate --long for {name}"
