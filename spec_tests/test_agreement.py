@@ -19,6 +19,7 @@ import reference
 from spec_tests.accuracy import are_equal, assert_as_accurate, assert_equal, cast
 from spec_tests.implementation import COMPOSED
 from spec_tests.inputs import CORNERS, DRAWN, GOOD, INPUTS, depends_on_random_stream
+from spec_tests.long_axes.inputs import BY_AGREEMENT, long_inputs
 from spec_tests.record_conversion import RECORDS, Own, from_module_records
 from spec_tests.report.calls import mapped, tensors
 
@@ -78,6 +79,14 @@ def test_agrees_where_draws_seldom_get(impl, name, pytestconfig):
         assert_agrees(impl, name, inputs)
 
 
+@pytest.mark.own_body
+@pytest.mark.parametrize("name", sorted(BY_AGREEMENT))
+def test_agrees_on_long_axes(impl, name):
+    """Calls that are too large for a vector, or depend on a random stream."""
+    for inputs in long_inputs(name):
+        assert_agrees(impl, name, inputs, DTYPES[1:2])
+
+
 @pytest.mark.parametrize("name", sorted(DRAWN))
 @settings(max_examples=5)
 @given(data=st.data())
@@ -87,12 +96,12 @@ def test_the_same_seed_draws_the_same(impl, name, data):
     assert_equal(function(**deepcopy(inputs)), function(**inputs))
 
 
-def assert_agrees(impl, name, inputs):
-    """Check that a function agrees with the reference at every dtype."""
+def assert_agrees(impl, name, inputs, dtypes=DTYPES):
+    """Check that a function agrees with the reference at every one of the dtypes."""
     function, spec = getattr(impl, name), getattr(reference, name)
     wide = cast(inputs, torch.float64)
     known = wide, spec(**wide)
-    for dtype in filter(impl.supports_dtype, DTYPES):
+    for dtype in filter(impl.supports_dtype, dtypes):
         same = cast(inputs, dtype)
         try:
             result = function(**same)

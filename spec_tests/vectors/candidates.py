@@ -21,6 +21,7 @@ import reference
 from spec_tests.accuracy import FACTORS, are_equal, cast
 from spec_tests.inputs import CORNERS, INPUTS, depends_on_random_stream
 from spec_tests.json_values import NotExpressible, read, written
+from spec_tests.report.axis_names import replace_argument
 from spec_tests.report.calls import count_elements
 from spec_tests.report.fault_diagnosis import outcome_of
 from spec_tests.report.messages import mutants_about
@@ -73,7 +74,7 @@ def candidate(name: str, inputs: dict[str, Any]) -> Iterator[Candidate]:
     if has_factors(result) or count_elements((result,)) > LARGEST:
         return
     faults = frozenset(found_faults(name, inputs, result))
-    shows = {*branches, *faults, *flags_of(name, inputs), *options(name, inputs)}
+    shows = {*branches, *faults, *flags_of(name, inputs), *options(name, inputs, result)}
     yield Candidate(inputs, faults, frozenset(shows), count_elements(inputs))
 
 
@@ -169,13 +170,26 @@ def traced(
         sys.settrace(before)
 
 
-def options(name: str, inputs: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the words and flags that a call sets, as pairs of argument and value."""
-    for key, value in inputs.items():
-        if isinstance(value, bool | str) or value is None:
-            yield key, repr(value)
-    for key in inspect.signature(getattr(reference, name)).parameters.keys() - inputs.keys():
-        yield key, "left out"
+def options(name: str, inputs: dict[str, Any], right: Any) -> Iterator[str]:
+    """Yield the options and settings without which a call has another result."""
+    for option, changed in without_each_option(name, inputs):
+        if not is_near(outcome_of(getattr(reference, name), changed), right):
+            yield option
+
+
+def without_each_option(name: str, inputs: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each option of a call, and the call with its default, or with query heads h mod K."""
+    for key, parameter in inspect.signature(getattr(reference, name)).parameters.items():
+        if key in inputs and parameter.default is not parameter.empty:
+            yield key, {other: value for other, value in inputs.items() if other != key}
+        for field, default in getattr(inputs.get(key), "_field_defaults", {}).items():
+            yield f"{key}.{field}", replace_argument(inputs, key, field, default)
+    queries, cache = inputs.get("queries"), inputs.get("cache")
+    keys = inputs.get("keys", getattr(cache, "residual_keys", None))
+    if isinstance(queries, Tensor) and isinstance(keys, Tensor) and keys.dim() > 2:
+        heads = torch.arange(queries.shape[-3])
+        dealt = heads.view(keys.shape[-3] or 1, -1).mT.flatten()
+        yield "h mod K", inputs | dict(queries=queries.index_select(-3, dealt))
 
 
 def has_factors(result: Any) -> bool:

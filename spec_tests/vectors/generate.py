@@ -1,5 +1,7 @@
 """Generate vectors from the reference: `python -m spec_tests.vectors.generate [FUNCTION ...]`.
 
+With `--long` it generates those of long axes, which are in a file of their own.
+
 The inputs of each function come from its strategy and its corners; the most valuable few are kept.
 The file `generated.json` of an idea holds them. A vector has the form of those in the archive
 (`vectors.schema.json`): tensors with their dtype, and the tolerance of each number.
@@ -22,9 +24,10 @@ from spec_tests.accuracy import Unequal, error_bounds
 from spec_tests.index import HERE, source_equations
 from spec_tests.inputs import INPUTS, REFUSALS
 from spec_tests.json_values import NotExpressible, as_lines, read, written
+from spec_tests.long_axes.inputs import BY_AGREEMENT, long_inputs
 from spec_tests.report.fault_diagnosis import outcome_of
 from spec_tests.strategies import Refusal
-from spec_tests.vectors.candidates import Candidate, as_json, candidates, ranked
+from spec_tests.vectors.candidates import LARGEST, Candidate, as_json, candidates, ranked
 from spec_tests.vectors.flags import flags_of, level_of, readings_of
 
 FEWEST, MOST = 12, 20
@@ -85,7 +88,8 @@ def as_tolerance(exact: Any, bounds: Any) -> Any:
 
     Args:
         exact: the result; a dictionary holds some fields of a record.
-        bounds: the bounds in the same structure, or a function of a part without parts.
+        bounds: the bounds in the same structure, or a function of a part without parts. Many of
+            one tensor become the largest of them.
     """
     if isinstance(exact, tuple | dict):
         names = exact if isinstance(exact, dict) else getattr(exact, "_fields", None)
@@ -98,7 +102,7 @@ def as_tolerance(exact: Any, bounds: Any) -> Any:
     bounds = bounds(exact) if callable(bounds) else bounds
     if bounds is None or not bounds.numel() or not bounds.any():
         return None
-    return rounded_up(bounds)
+    return rounded_up(bounds if bounds.numel() <= LARGEST else bounds.amax())
 
 
 def rounded_up(bounds: Tensor) -> Any:
@@ -166,6 +170,13 @@ def is_refused(name: str, inputs: Inputs, refusal: Refusal) -> bool:
     return type(error) is refusal.error and str(error).startswith(refusal.argument)
 
 
+def long_vectors(name: str) -> Iterator[Vector]:
+    """Yield the vectors of a function with long axes."""
+    for at, inputs in enumerate(long_inputs(name), 1):
+        made = {"hunts": "wrong beyond a block of tokens or channels"} | answer(name, inputs)
+        yield {"id": f"{name.replace('_', '-')}-long-{at}"} | vector(name, inputs) | made
+
+
 def file_of(name: str) -> Path:
     """Return the file of the generated vectors of a function's idea."""
     home = unwrap(getattr(reference, name)).__module__.removeprefix("reference.")
@@ -173,7 +184,12 @@ def file_of(name: str) -> Path:
 
 
 def main(names: list[str]) -> None:
-    """Write the generated vectors of these functions, or of all."""
+    """Write the generated vectors of these functions, or of all, or those of long axes."""
+    if names == ["--long"]:
+        asked = (n for n in reference.__all__ if n in INPUTS and n not in BY_AGREEMENT)
+        found = [made for name in asked for made in long_vectors(name)]
+        write_atomically(HERE / "long_axes/generated.json", as_lines(found))
+        return
     for name in reference.__all__:
         if name in INPUTS and (not names or name in names):
             began, file, found = time.thread_time(), file_of(name), generated(name)

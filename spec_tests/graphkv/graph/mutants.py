@@ -56,6 +56,10 @@ test_grouped_queries_count_as_their_mean
   first_of_the_group: the first query of a group is used instead of the mean
   - (keys.shape[-3], -1)).mean(-3)
   + (keys.shape[-3], -1)).select(-3, 0)
+vector:a-key-head-has-consecutive-queries
+  queries_in_turn: query heads are dealt out to the key heads in turn
+  - (keys.shape[-3], -1)).mean(-3)
+  + (-1, keys.shape[-3])).mean(-4)
 test_clamping_replaces_negative_edges_by_0
   folded_edges: negative edges become positive instead of 0
   - weights.clamp(min=0) if clamp

@@ -7,6 +7,7 @@ import reference
 from spec_tests.hex.heavy_hitters.strategies import batches
 from spec_tests.hex.kcvt.strategies import (
     groups_exact_on_codes,
+    key_heads,
     value_groups,
     values_on_codes,
     widths,
@@ -17,7 +18,7 @@ from spec_tests.strategies import Refusal, booleans
 @st.composite
 def spans(draw):
     """Inputs with exact codes, and masks of every density."""
-    batch, kv_heads = draw(batches), draw(st.integers(1, 2))
+    batch, kv_heads = draw(batches), draw(key_heads)
     tokens, width = draw(st.integers(0, 6)), draw(st.integers(1, 4))
     expander = draw(st.booleans() | st.just(booleans(tokens, kv_heads * width)))
     if isinstance(expander, bool):

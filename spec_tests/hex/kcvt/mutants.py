@@ -16,6 +16,14 @@ test_kept_entries_do_not_enter_the_statistics
   polluted_statistics: kept entries count in minimum and maximum
   - low, step = rest.min(), (rest.max() - rest.min()) / top
   + low, step = wide[group].min(), (wide[group].max() - wide[group].min()) / top
+vector:a-kept-key-below-the-rest-is-no-minimum
+  kept_in_the_minimum: kept entries count in the minimum
+  - low, step = rest.min(), (rest.max() - rest.min()) / top
+  + low, step = wide[group].min(), (rest.max() - wide[group].min()) / top
+vector:a-kept-key-above-the-rest-is-no-maximum
+  kept_in_the_maximum: kept entries count in the maximum
+  - low, step = rest.min(), (rest.max() - rest.min()) / top
+  + low, step = rest.min(), (wide[group].max() - rest.min()) / top
 vector:ties-round-to-even
   half_up: ties round up
   - ((rest - low) / step).round()
@@ -32,6 +40,11 @@ test_kept_entries_come_back_bit_for_bit
   kept_are_quantised: kept entries are restored from codes
   - torch.where(kept, keys, restored_keys), torch.where(kept, values, restored_values)
   + restored_keys, restored_values
+test_keys_are_quantised_by_channel_and_values_by_token
+  one_value_group: a token's group spans the heads, whatever the setting
+  -     rows, kept_rows = group_values(values, value_group), group_values(kept, value_group)
+  +     value_group = "token"
+  +     rows, kept_rows = group_values(values, value_group), group_values(kept, value_group)
 test_codes_are_used_where_they_are_supposed_to_be
   untouched: nothing is quantised
   - torch.where(kept, keys, restored_keys), torch.where(kept, values, restored_values)

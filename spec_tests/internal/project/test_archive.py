@@ -18,10 +18,13 @@ from torch import Tensor
 import reference
 from spec_tests.accuracy import Unequal, assert_as_accurate, error_bounds
 from spec_tests.index import HERE, ROOT, equations
+from spec_tests.inputs import INPUTS
 from spec_tests.json_values import read, written
+from spec_tests.long_axes.inputs import BY_AGREEMENT, long_inputs
 from spec_tests.mutants.patched_source import patched_reference
 from spec_tests.vectors.__main__ import main
 from spec_tests.vectors.archive import files, packed
+from spec_tests.vectors.candidates import as_json as as_inputs
 from spec_tests.vectors.flags import FLAGS, flags_of, level_of, readings_of
 from spec_tests.vectors.generate import answer, generated
 from spec_tests.vectors.judge import check, generated_vectors, judge_trace, judge_vector, traces
@@ -137,8 +140,18 @@ def test_every_reading_has_a_title(found, archived):
 @pytest.mark.parametrize("name", ["kept_count", "evict"])
 def test_what_is_generated_anew_is_what_is_committed(name):
     made = [vector for vector in generated(name) if vector["level"] != "errors"]
-    for one, other in zip(made, generated_vectors()[name], strict=True):
+    committed = [one for one in generated_vectors()[name] if "-long-" not in one["id"]]
+    for one, other in zip(made, committed, strict=True):
         assert one == other
+
+
+def test_every_function_with_a_long_axis_has_a_long_vector_or_agreement():
+    """The first call of a function is the committed one."""
+    for name in INPUTS.keys() - BY_AGREEMENT.keys():
+        ids = {vector["id"]: vector["inputs"] for vector in generated_vectors().get(name, [])}
+        first = next(long_inputs(name), None)
+        committed = ids.get(f"{name.replace('_', '-')}-long-1")
+        assert committed == (first and as_inputs(first)), f"generate --long for {name}"
 
 
 @pytest.mark.parametrize("name", ["gate", "attention", "hubkv_refine", "hex_append"])
