@@ -3,8 +3,10 @@
 import gc
 import os
 import sys
+from argparse import ArgumentTypeError
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 import torch
@@ -72,6 +74,7 @@ The optimized layers run half of it, since agreement tests compare them with the
 573 mutants all are detected at the full number, 567 with at most 20 examples and 560 with at most
 10: `python -m spec_tests.mutants --examples=20`.
 """
+DAY = 86400
 LONGEST = "test_every_mutant_is_killed"
 MARKERS = (
     "spec(*ids): the equations and theorems that a test checks",
@@ -122,10 +125,10 @@ def pytest_addoption(parser):
     group.addoption("--paper", choices=[*PAPERS], help="test only the functions of one paper")
     group.addoption(
         "--call-limit",
-        type=float,
+        type=seconds_of_a_call,
         default=SECONDS,
         metavar="SECONDS",
-        help="time limit of one call of the module; 0 is no limit",
+        help="time limit of one call of the module, at most a day; 0 is no limit",
     )
     group.addoption("--device", default="cpu", help="device of the inputs")
     group.addoption("--examples", type=int, metavar="N", help="run each law on at most N examples")
@@ -138,6 +141,13 @@ def pytest_addoption(parser):
     )
     for form in ("html", "json"):
         group.addoption(f"--report-{form}", metavar="FILE", help=f"write the report as {form}")
+
+
+def seconds_of_a_call(text: str) -> float:
+    """Return the value of `--call-limit`."""
+    if not 0 <= (seconds := float(text)) <= DAY:
+        raise ArgumentTypeError(f"must be seconds from 0 to {DAY}, got {text}")
+    return seconds
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -170,6 +180,9 @@ def pytest_configure(config):
         torch.zeros(1, device=device).cpu()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise pytest.UsageError(f"--device: {error}") from error
+    for form in ("html", "json"):
+        if file := config.getoption(f"--report-{form}"):
+            check_can_be_written(f"--report-{form}", Path(file))
     names = config.getoption("--impl") or default_implementations(device)
     try:
         ours = config.getoption("--ours")
@@ -194,6 +207,20 @@ def pytest_configure(config):
     if config.getoption("--impl"):  # the report shows the failures
         config.option.tbstyle = config.option.tbstyle.replace("auto", "no")
         config.option.reportchars = config.option.reportchars.replace("a", "")
+
+
+def check_can_be_written(option: str, file: Path) -> None:
+    """Refuse a file of a report that could not be written after the run.
+
+    Raises:
+        UsageError: it is a folder, or no file can be made in its folder.
+    """
+    try:
+        TemporaryFile(dir=file.parent).close()
+    except OSError as error:
+        raise pytest.UsageError(f"{option}: {file}: {error.strerror}") from error
+    if file.is_dir():
+        raise pytest.UsageError(f"{option}: {file} is a folder")
 
 
 def nothing_to_test_message(impl: Implementation) -> str:
@@ -316,8 +343,8 @@ def is_applicable(item: pytest.Item) -> bool:
 def expect_failures(file: str, items: list[pytest.Item]) -> None:
     """Turn each line of `file` into a strict xfail; a line that matches nothing is an error."""
     try:
-        text = Path(file).read_text()
-    except OSError as error:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
         raise pytest.UsageError(f"--xfails: {error}") from error
     lines = (line.partition("#") for line in text.splitlines())
     expected = {test.strip(): why.strip() for test, _, why in lines if test.strip()}

@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, wraps
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,8 @@ EXISTING = "existing tests"
 COMPLETED = ""
 """The key that counts the examples that ran to the end."""
 SECONDS = 5.0
-"""Processor time for the failing examples of one law, after which shrinking stops."""
+"""Time for the failing examples of one law, after which shrinking stops: of the processor, or of
+the clock if a program in another process works."""
 
 
 class Plugin:
@@ -59,7 +60,7 @@ class Plugin:
         """Run a test, and diagnose each failing example."""
         if (impl := under_test(item)) is None:
             return (yield)
-        with nullcontext() if impl.ours else limited_memory():
+        with memory_limit(impl):
             yield from self.run_diagnosed(item)
 
     def run_diagnosed(self, item: Any) -> Iterator[None]:
@@ -89,12 +90,14 @@ class Plugin:
         It counts their reasons in `left_out`.
         """
         body, failing = item.obj.hypothesis.inner_test, 0.0
+        program = (impl := under_test(item)) and impl.program
+        clock = time.monotonic if program else time.thread_time
 
         @wraps(body)
         def run(*args: Any, **kwargs: Any) -> None:
             nonlocal failing
             LAST.clear()
-            began = time.thread_time()
+            began = clock()
             try:
                 with self.diagnosing(item.nodeid):
                     body(*args, **kwargs)
@@ -102,7 +105,7 @@ class Plugin:
             except (AboveLevel, NotSupported) as why:
                 left_out[str(why)] += 1
             except FAILURES as error:
-                failing += time.thread_time() - began
+                failing += clock() - began
                 fault = vars(error).get("fault")
                 if failing > SECONDS or (fault and fault.kind == NEVER):
                     raise LawStopped(error) from None
@@ -141,7 +144,7 @@ class Plugin:
                 report.user_properties += [("impl", impl.name), ("spec", equations_of(item))]
                 report.user_properties += [("asks", asks), ("kind", kind_of(item.path))]
             if call.excinfo and not call.excinfo.errisinstance(pytest.skip.Exception):
-                with nullcontext() if impl.ours else limited_memory():
+                with memory_limit(impl):
                     found = [*failure_claims(impl, item, faults_of(call.excinfo.value))]
                 report.user_properties.append(("claims", found))
         return report
@@ -157,6 +160,11 @@ class Plugin:
         for option, text in (("--report-json", report_data.as_json), ("--report-html", html.page)):
             if file := self.config.getoption(option):
                 write_atomically(Path(file), text(report))
+
+
+def memory_limit(impl: Implementation) -> AbstractContextManager[None]:
+    """Return a context that limits the memory of a module's calls; a program has its own limit."""
+    return nullcontext() if impl.ours or impl.program else limited_memory()
 
 
 class AboveLevel(pytest.skip.Exception):

@@ -1,16 +1,21 @@
 """A program passes the suite over a pipe; one that does not answer is reported and restarted."""
 
 import json
+import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 
 import pytest
 import torch
 
+from spec_tests import program
 from spec_tests.index import ROOT
 from spec_tests.json_values import DTYPES, read, written
+from spec_tests.limits import STRIKES
+from spec_tests.program import NoAnswer, NotAProgram, Program, ProgramEnded
 
 FAULTS = {
     "ends": "sys.exit('out of luck')",
@@ -108,6 +113,95 @@ def test_a_call_that_hangs_is_named_and_the_program_started_again(run):
 def test_the_call_after_one_that_hangs_passes_however_long_the_start_takes(run):
     report, _ = run("hangs", start=0.2)
     assert "2 tests: 1 failed, 1 passed" in report
+
+
+OFFER = 'print(json.dumps({"protocol": 1, "functions": ["kept_count"]}), flush=True)'
+ANSWERS = """
+for line in sys.stdin:
+    call = json.loads(line)
+    print(json.dumps({"id": call["id"], "result": 3}), flush=True)
+"""
+CALL = ("kept_count", {"pool": 6, "ratio": 0.5})
+
+
+@pytest.fixture
+def start(monkeypatch):
+    """Return a function that starts a program from its text; no wait takes long."""
+    started = []
+    for name, short in dict(GRACE=0.3, LONGEST=10**5).items():
+        monkeypatch.setattr(program, name, short)
+
+    def start_program(text: str, launcher: str = "{}") -> Program:
+        text = f"import json, os, resource, sys, time\n{text}"
+        started.append(Program(launcher.format(shlex.join([sys.executable, "-IS", "-c", text]))))
+        return started[-1]
+
+    yield start_program
+    for one in started:
+        one.stop()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("time.sleep(60)", "no line within 0.2 s"),
+        ("os.close(1); time.sleep(60)", "closed its output"),
+        ("os.fork() or time.sleep(60)", "ended with status 0"),
+        ("while True: sys.stdout.write(10**4 * 'x')", "must have less than 100000 bytes, got 'xx"),
+        ("print(10**4 * '[')", r"a line must be JSON, got '\[\["),
+        ('print(\'{"protocol": 1, "functions": 5}\')', "must have functions, a list of names, got"),
+        ('print(\'{"protocol": 1, "functions": [], "dtypes": [[]]}\')', "must have dtypes"),
+        ("print('\\33[1m\u202e')", r"got '\\x1b\[1m\\u202e'"),
+        ("sys.exit('error: \\33[1m')", r"status 1: error: \\x1b\[1m$"),
+    ],
+)
+def test_a_first_line_that_does_not_come_or_is_wrong_is_told(start, monkeypatch, text, says):
+    monkeypatch.setattr(program, "START", 0.2 if says.startswith("no line") else 60.0)
+    with pytest.raises(NotAProgram, match=says):
+        start(text)
+
+
+def test_what_a_launcher_started_ends_with_it(start):
+    inner = start(f"{OFFER}\ntime.sleep(60)", 'sh -c \'"$0" "$@"; true\' {}')
+    inner.stop()
+    inner.errors_end.join(0.4)  # the last process that could write has ended
+    assert not inner.errors_end.is_alive()
+
+
+def test_a_signal_to_the_suite_ends_the_program_first(start):
+    seen, before = [], signal.getsignal(signal.SIGUSR1)
+    signal.signal(signal.SIGUSR1, lambda *_: seen.append(ending.process.poll()))
+    ending = start(f"{OFFER}\ntime.sleep(60)")
+    program.stop_at_signal(ending, signal.SIGUSR1)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    signal.signal(signal.SIGUSR1, before)
+    assert seen == [-signal.SIGKILL]
+
+
+def test_a_program_that_ends_after_each_answer_is_served_unless_it_ends_with_an_error(start):
+    right, wrong = (start(f"{OFFER}{ANSWERS}    sys.exit({status})") for status in (0, 1))
+    assert [right.answer(*CALL) for _ in range(4)] == [3] * 4
+    assert wrong.answer(*CALL) == 3
+    wrong.process.wait()
+    with pytest.raises(ProgramEnded, match="ended with status 1, after the answer before"):
+        wrong.restart_if_ended()
+
+
+def test_a_program_that_does_not_start_again_is_given_up(start, tmp_path):
+    flag = tmp_path / "started"
+    silent = start(f"if os.path.exists('{flag}'): time.sleep(60)\nopen('{flag}', 'w')\n{OFFER}")
+    silent.restart_limit = 0.05
+    silent.process.wait()
+    for says in (*["does not start again"] * STRIKES, "not started again"):
+        with pytest.raises(NoAnswer, match=says):
+            silent.restart_if_ended()
+
+
+def test_memory_and_what_is_kept_of_stderr_are_limited_from_the_first_start(start):
+    limit = ANSWERS.replace("3}", "resource.getrlimit(resource.RLIMIT_DATA)[0]}")
+    loud = start(f"{OFFER}\nfor _ in range(20): sys.stderr.write(10**5 * 'x')\n{limit}")
+    assert 2**31 < loud.answer(*CALL) < 2**31 + 2**28 or sys.platform != "linux"
+    assert sum(map(len, loud.errors)) <= program.KEPT**2
 
 
 @pytest.mark.parametrize("exact", [True, False], ids=["base64", "lists"])

@@ -313,10 +313,24 @@ def test_a_sparse_tensor_is_refused_by_a_module_as_by_the_reference(suite, elsew
     assert done.returncode == pytest.ExitCode.OK, done.stdout
 
 
-def test_an_unknown_device_is_a_usage_error(suite):
-    done = suite("theirs:partial", "--device", "banana")
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("--device", "banana", "--device: "),
+        *(
+            ("--call-limit", text, "must be seconds from 0 to 86400")
+            for text in ("nan", "inf", "-1")
+        ),
+        ("--xfails", "binary", "--xfails: 'utf-8' codec"),
+        ("--report-json", "nowhere/report.json", "nowhere/report.json: No such file or directory"),
+        ("--report-html", ".", "--report-html: . is a folder"),
+    ],
+)
+def test_a_value_that_an_option_cannot_have_is_a_usage_error(suite, elsewhere, option, value, says):
+    (elsewhere / "binary").write_bytes(b"\xff")
+    done = suite("theirs:partial", f"{option}={value}", "-k", VECTOR)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "--device: " in done.stderr
+    assert says in done.stderr
     assert "Traceback" not in done.stderr
 
 
