@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 from argparse import ArgumentTypeError
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -32,7 +33,13 @@ from spec_tests.index import are_undefined_in_papers
 from spec_tests.limits import SECONDS
 from spec_tests.program import NotAProgram
 from spec_tests.report.fault_diagnosis import LEVELS
-from spec_tests.report.kinds_of_tests import ORDER, count_tests_by_function_and_kind, kind_of
+from spec_tests.report.kinds_of_tests import (
+    NEEDS,
+    ORDER,
+    Tests,
+    count_tests_by_function_and_kind,
+    kind_of,
+)
 from spec_tests.report.plugin import Plugin
 from spec_tests.report.report_data import PAPERS, lines_on_misspelt_names
 
@@ -85,6 +92,7 @@ MARKERS = (
 )
 FIRST_SETTINGS = pytest.StashKey[dict]()
 IMPLEMENTATIONS = pytest.StashKey[list[Implementation]]()
+LAWS_NOT_ASKED = pytest.StashKey[Tests]()
 
 
 def pytest_addoption(parser):
@@ -279,6 +287,11 @@ def pytest_generate_tests(metafunc):
             impls = [impl for impl in impls if impl.module.is_detected_by(test.nodeid)]
         else:
             needed = functions_called_by(test.path, test.name)
+            laws = metafunc.config.stash.setdefault(LAWS_NOT_ASKED, Counter())
+            for impl, lacked in ((impl, impl.lacks_part(needed)) for impl in impls):
+                marks = test.iter_markers("spec") if lacked else ()
+                needs = f"{NEEDS}{', '.join(sorted(lacked))}"
+                laws.update((impl.name, spec, needs) for mark in marks for spec in mark.args)
             impls = [impl for impl in impls if impl.offers(needed)]
         if test.get_closest_marker("argument_checks"):
             impls = [impl for impl in impls if impl.checks_arguments]
@@ -296,7 +309,7 @@ def pytest_collection_modifyitems(config, items):
     if plugin:
         plugin.existing = count_tests_by_function_and_kind(
             collected, items, config.stash[IMPLEMENTATIONS], plugin.level
-        )
+        ) | config.stash.get(LAWS_NOT_ASKED, Counter())
     for item in items:
         impl = under_test(item)
         if impl and not impl.ours:  # a warning of a third-party module is not a failure

@@ -24,8 +24,6 @@ from spec_tests.report.messages import equations_of, failure_claims
 
 FAILURES = (Exception, pytest.fail.Exception)
 EXISTING = "existing tests"
-COMPLETED = ""
-"""The key that counts the examples that ran to the end."""
 SECONDS = 5.0
 """Time for the failing examples of one law, after which shrinking stops: of the processor, or of
 the clock if a program in another process works."""
@@ -66,7 +64,8 @@ class Plugin:
     def run_diagnosed(self, item: Any) -> Iterator[None]:
         """Run a test of a module, and diagnose each failing example."""
         LAST.clear()
-        law, left_out = getattr(getattr(item, "obj", None), "hypothesis", None), Counter[str]()
+        law = getattr(getattr(item, "obj", None), "hypothesis", None)
+        left_out: list[pytest.skip.Exception | None] = []
         try:
             if law is None:
                 with self.diagnosing(item.nodeid):
@@ -81,13 +80,15 @@ class Plugin:
                     law.inner_test = body
         finally:
             LAST.clear()
-        if left_out and not left_out[COMPLETED]:
-            pytest.skip(next(iter(left_out)))
+        if left_out and left_out[0] and None not in left_out:
+            raise left_out[0]
 
-    def example(self, item: Any, left_out: Counter[str]) -> Callable[..., None]:
+    def example(
+        self, item: Any, left_out: list[pytest.skip.Exception | None]
+    ) -> Callable[..., None]:
         """Return the body of a law that skips examples outside the level or dtypes of the module.
 
-        It counts their reasons in `left_out`.
+        It appends their reasons to `left_out`, and None for an example that ran to the end.
         """
         body, failing = item.obj.hypothesis.inner_test, 0.0
         program = (impl := under_test(item)) and impl.program
@@ -101,9 +102,9 @@ class Plugin:
             try:
                 with self.diagnosing(item.nodeid):
                     body(*args, **kwargs)
-                left_out[COMPLETED] += 1
+                left_out.append(None)
             except (AboveLevel, NotSupported) as why:
-                left_out[str(why)] += 1
+                left_out.append(why)
             except FAILURES as error:
                 failing += clock() - began
                 fault = vars(error).get("fault")
@@ -143,7 +144,9 @@ class Plugin:
                 asks = sorted(functions_of_test(item))
                 report.user_properties += [("impl", impl.name), ("spec", equations_of(item))]
                 report.user_properties += [("asks", asks), ("kind", kind_of(item.path))]
-            if call.excinfo and not call.excinfo.errisinstance(pytest.skip.Exception):
+            if call.excinfo and call.excinfo.errisinstance(NotSupported):
+                report.user_properties.append(("unsupported", True))
+            elif call.excinfo and not call.excinfo.errisinstance(pytest.skip.Exception):
                 with memory_limit(impl):
                     found = [*failure_claims(impl, item, faults_of(call.excinfo.value))]
                 report.user_properties.append(("claims", found))
