@@ -241,8 +241,8 @@ class Implementation:
     def converting(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return `function` wrapped: its device, the module's records, and the time limit apply.
 
-        A `NotImplementedError` says that the module does not support the call. What is no
-        `Exception`, such as `SystemExit` or a skip, is an error of the call.
+        A `NotImplementedError` with a message says what the module does not support; without one
+        it is a gap. What is no `Exception`, such as `SystemExit` or a skip, is a crash.
         """
         here, hint = self.device.type == "cpu", return_annotation(name)
         if here and self.ours:
@@ -258,9 +258,9 @@ class Implementation:
                 with nullcontext() if self.ours else self.limit.on(name):
                     found = function(*given[0], **given[1])
             except NotImplementedError as error:
-                if self.ours:
+                if self.ours or not str(error):
                     raise
-                raise NotSupported(str(error) or f"{name} does not support this call") from error
+                raise NotSupported(str(error)) from error
             except (Exception, KeyboardInterrupt, Alarm, NotSupported):
                 raise
             except BaseException as error:
