@@ -500,7 +500,9 @@ def test_a_wrong_count_is_shown_on_finite_scores_and_a_plain_ratio():
 
     scores = torch.tensor([-torch.inf, 0.123, 0.456])
     fault = fault_of("retain", one_more, dict(scores=scores, ratio=0.4321))
+    assert fault.call
     small = shrink_fault(fault, fault.call)
+    assert small.call
     assert small.call.inputs["scores"].isfinite().all()
     assert small.call.inputs["ratio"] == 0.5
 
