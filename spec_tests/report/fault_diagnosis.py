@@ -92,7 +92,7 @@ def find_fault(calls: Iterable[Call], compared: Sequence[Any] = ()) -> Fault:
         passed = mapped(contiguous_copy, call.passed)
         if not are_equal(mapped(bits, call.inputs), mapped(bits, passed)):
             return Fault(CHANGES, "", call, call.inputs)
-    for call in calls:
+    for call in (call for call in calls if count_elements(call.inputs) > LARGE):
         kind = edge = ""
         with suppress(DoesNotEnd), Limit(SECONDS).on(call.name):
             kind = fault_kind(call.name, call.inputs, call.outcome, largest=sys.maxsize)

@@ -16,6 +16,7 @@ from spec_tests.report.report_data import (
 from spec_tests.report.tex import as_text
 
 ENDS = ("failed", "error", "passed", "xfailed", "skipped")
+REFUSES = "refuses a bad "
 WIDE, CUT = 400, " […] "
 """Number of characters from which a line of a program is cut, and the mark at the cut."""
 
@@ -80,11 +81,12 @@ def missing_errors(
 ) -> Iterator[Line]:
     """Yield a line with the bad arguments that a function accepts; the other reports have calls."""
     claims = [claim for failure in failures for claim in failure["claims"]]
-    bad = dict.fromkeys(claim["claim"].removeprefix("refuses a bad ") for claim in claims)
-    why = {
-        f" (expected to fail: {c['expected_to_fail']})": 0 for c in claims if c["expected_to_fail"]
-    }
-    text = f"{subject} does not refuse a bad {', '.join(bad)} (level: errors){''.join(why)}"
+    said = list(dict.fromkeys(claim["claim"] for claim in claims))
+    bad = [text.removeprefix(REFUSES) for text in said if text.startswith(REFUSES)]
+    laws = [f"; fails: {text}" for text in said if not text.startswith(REFUSES)]
+    why = {f"; expected: {c['expected_to_fail']}": 0 for c in claims if c["expected_to_fail"]}
+    refused = f" does not refuse a bad {', '.join(bad)}" if bad else " misses errors"
+    text = f"{subject}{refused} (level: errors){''.join([*laws, *why])}"
     for line, _ in wrap_paragraph(text, "", "    "):
         yield line, colour
 
