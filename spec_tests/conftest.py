@@ -3,8 +3,11 @@
 import gc
 import os
 import sys
+from argparse import ArgumentTypeError
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 import torch
@@ -30,7 +33,13 @@ from spec_tests.index import are_undefined_in_papers
 from spec_tests.limits import SECONDS
 from spec_tests.program import NotAProgram
 from spec_tests.report.fault_diagnosis import LEVELS
-from spec_tests.report.kinds_of_tests import ORDER, count_tests_by_function_and_kind, kind_of
+from spec_tests.report.kinds_of_tests import (
+    NEEDS,
+    ORDER,
+    Tests,
+    count_tests_by_function_and_kind,
+    kind_of,
+)
 from spec_tests.report.plugin import Plugin
 from spec_tests.report.report_data import PAPERS, lines_on_misspelt_names
 
@@ -72,6 +81,7 @@ The optimized layers run half of it, since agreement tests compare them with the
 588 mutants all are detected at the full number, and 583 with at most 20 examples:
 `python -m spec_tests.mutants --examples=20`.
 """
+DAY = 86400
 LONGEST = "test_every_mutant_is_killed"
 MARKERS = (
     "spec(*ids): the equations and theorems that a test checks",
@@ -82,6 +92,7 @@ MARKERS = (
 )
 FIRST_SETTINGS = pytest.StashKey[dict]()
 IMPLEMENTATIONS = pytest.StashKey[list[Implementation]]()
+LAWS_NOT_ASKED = pytest.StashKey[Tests]()
 
 
 def pytest_addoption(parser):
@@ -122,10 +133,10 @@ def pytest_addoption(parser):
     group.addoption("--paper", choices=[*PAPERS], help="test only the functions of one paper")
     group.addoption(
         "--call-limit",
-        type=float,
+        type=seconds_of_a_call,
         default=SECONDS,
         metavar="SECONDS",
-        help="time limit of one call of the module; 0 is no limit",
+        help="time limit of one call of the module, at most a day; 0 is no limit",
     )
     group.addoption("--device", default="cpu", help="device of the inputs")
     group.addoption("--examples", type=int, metavar="N", help="run each law on at most N examples")
@@ -138,6 +149,13 @@ def pytest_addoption(parser):
     )
     for form in ("html", "json"):
         group.addoption(f"--report-{form}", metavar="FILE", help=f"write the report as {form}")
+
+
+def seconds_of_a_call(text: str) -> float:
+    """Return the value of `--call-limit`."""
+    if not 0 <= (seconds := float(text)) <= DAY:
+        raise ArgumentTypeError(f"must be seconds from 0 to {DAY}, got {text}")
+    return seconds
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -170,6 +188,9 @@ def pytest_configure(config):
         torch.zeros(1, device=device).cpu()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise pytest.UsageError(f"--device: {error}") from error
+    for form in ("html", "json"):
+        if file := config.getoption(f"--report-{form}"):
+            check_can_be_written(f"--report-{form}", Path(file))
     names = config.getoption("--impl") or default_implementations(device)
     try:
         ours = config.getoption("--ours")
@@ -194,6 +215,20 @@ def pytest_configure(config):
     if config.getoption("--impl"):  # the report shows the failures
         config.option.tbstyle = config.option.tbstyle.replace("auto", "no")
         config.option.reportchars = config.option.reportchars.replace("a", "")
+
+
+def check_can_be_written(option: str, file: Path) -> None:
+    """Refuse a file of a report that could not be written after the run.
+
+    Raises:
+        UsageError: it is a folder, or no file can be made in its folder.
+    """
+    try:
+        TemporaryFile(dir=file.parent).close()
+    except OSError as error:
+        raise pytest.UsageError(f"{option}: {file}: {error.strerror}") from error
+    if file.is_dir():
+        raise pytest.UsageError(f"{option}: {file} is a folder")
 
 
 def nothing_to_test_message(impl: Implementation) -> str:
@@ -252,6 +287,11 @@ def pytest_generate_tests(metafunc):
             impls = [impl for impl in impls if impl.module.is_detected_by(test.nodeid)]
         else:
             needed = functions_called_by(test.path, test.name)
+            laws = metafunc.config.stash.setdefault(LAWS_NOT_ASKED, Counter())
+            for impl, lacked in ((impl, impl.lacks_part(needed)) for impl in impls):
+                marks = test.iter_markers("spec") if lacked else ()
+                needs = f"{NEEDS}{', '.join(sorted(lacked))}"
+                laws.update((impl.name, spec, needs) for mark in marks for spec in mark.args)
             impls = [impl for impl in impls if impl.offers(needed)]
         if test.get_closest_marker("argument_checks"):
             impls = [impl for impl in impls if impl.checks_arguments]
@@ -269,7 +309,7 @@ def pytest_collection_modifyitems(config, items):
     if plugin:
         plugin.existing = count_tests_by_function_and_kind(
             collected, items, config.stash[IMPLEMENTATIONS], plugin.level
-        )
+        ) | config.stash.get(LAWS_NOT_ASKED, Counter())
     for item in items:
         impl = under_test(item)
         if impl and not impl.ours:  # a warning of a third-party module is not a failure
@@ -316,8 +356,8 @@ def is_applicable(item: pytest.Item) -> bool:
 def expect_failures(file: str, items: list[pytest.Item]) -> None:
     """Turn each line of `file` into a strict xfail; a line that matches nothing is an error."""
     try:
-        text = Path(file).read_text()
-    except OSError as error:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
         raise pytest.UsageError(f"--xfails: {error}") from error
     lines = (line.partition("#") for line in text.splitlines())
     expected = {test.strip(): why.strip() for test, _, why in lines if test.strip()}

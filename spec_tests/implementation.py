@@ -18,8 +18,8 @@ import torch
 
 import reference
 from spec_tests.index import are_undefined_in_papers, source_equations
-from spec_tests.limits import SECONDS, Limit
-from spec_tests.program import Program
+from spec_tests.limits import SECONDS, Alarm, Limit
+from spec_tests.program import NotSupported, Program
 from spec_tests.record_conversion import (
     Own,
     from_module_records,
@@ -172,6 +172,11 @@ class Implementation:
         """Whether it has all of these public names, and the run tests them."""
         return self.wanted - self.lacks >= set(names)
 
+    def lacks_part(self, names: frozenset[str]) -> frozenset[str]:
+        """Return those of the names that it lacks, if it offers the others."""
+        missing = names & self.lacks
+        return missing if missing < names and self.offers(names - missing) else frozenset()
+
     def is_asked(self, names: Iterable[str]) -> bool:
         """Whether one of these names is judged, and listed in the module's `changed` if it has one.
 
@@ -188,11 +193,15 @@ class Implementation:
         return frozenset(self.module.__all__) - frozenset(self.module.LAUNCHERS)
 
     def has_own(self, name: str) -> bool:
-        """Whether a function or record is the module's own, not the reference's."""
+        """Whether a function or record is the module's own, not the reference's object.
+
+        Our layers wrap the reference's functions. A wrapper in another module may change results.
+        """
         if is_record(name):
             return getattr(reference, name) in self.own
         bodies = import_module("optimized.vector") if self.name == "optimized" else self.module
-        return unwrap(getattr(bodies, name)) is not unwrap(getattr(reference, name))
+        body, spec = getattr(bodies, name), getattr(reference, name)
+        return unwrap(body) is not unwrap(spec) if self.ours else body is not spec
 
     @property
     def checks_arguments(self) -> bool:
@@ -230,8 +239,14 @@ class Implementation:
         return found
 
     def converting(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `function` wrapped: its device, the module's records, and the time limit apply."""
-        here, hint = self.device.type == "cpu", return_annotation(name)
+        """Return `function` wrapped: its device, the module's records, and the time limit apply.
+
+        A `NotImplementedError` with a message says what the module does not support; without one
+        it is a gap. What is no `Exception`, such as `SystemExit` or a skip, is a crash.
+        """
+        # a move to the device would copy a storage once for each tensor that shares it
+        here = self.device.type == "cpu" or name == "stored_bytes"
+        hint = return_annotation(name)
         if here and self.ours:
             return function
 
@@ -241,8 +256,17 @@ class Implementation:
             given = to_module_records(given, self.own) if self.own else given
             if self.program:
                 self.program.restart_if_ended()
-            with nullcontext() if self.ours else self.limit.on(name):
-                found = function(*given[0], **given[1])
+            try:
+                with nullcontext() if self.ours else self.limit.on(name):
+                    found = function(*given[0], **given[1])
+            except NotImplementedError as error:
+                if self.ours or not str(error):
+                    raise
+                raise NotSupported(str(error)) from error
+            except (Exception, KeyboardInterrupt, Alarm, NotSupported):
+                raise
+            except BaseException as error:
+                raise RuntimeError(f"raised {type(error).__name__}: {error}") from error
             result = from_module_records(found, hint, self.own)
             return result if here else move_to_device(result, torch.device("cpu"))
 

@@ -7,13 +7,14 @@ After its third the function is not called again, so that a run ends. Memory is 
 call that requests more than any example needs fails, and the process survives.
 """
 
+import os
 import signal
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 SECONDS = 10.0
@@ -93,19 +94,36 @@ def set_alarm(seconds: float) -> bool:
     return True
 
 
+def limit_memory_of_group(group: int) -> None:
+    """Limit each process of a group to `MEMORY` bytes beyond those in use, on Linux."""
+    if sys.platform.startswith("linux"):
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it ends meanwhile
+                if int((folder / "stat").read_text().rpartition(")")[2].split()[2]) == group:
+                    limit_memory_of(int(folder.name))
+
+
+def limit_memory_of(process: int) -> tuple[int, int]:
+    """Limit a process to `MEMORY` bytes beyond those in use, and return its limits before."""
+    import resource
+
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[5])  # as RLIMIT_DATA counts
+    most = pages * resource.getpagesize() + MEMORY
+    soft, hard = resource.prlimit(process, resource.RLIMIT_DATA)
+    if soft == resource.RLIM_INFINITY or soft > most:
+        resource.prlimit(process, resource.RLIMIT_DATA, (most, hard))
+    return soft, hard
+
+
 @contextmanager
 def limited_memory() -> Iterator[None]:
-    """Limit the process to `MEMORY` bytes beyond those in use, on Linux."""
+    """Limit this process to `MEMORY` bytes beyond those in use, on Linux."""
     if not sys.platform.startswith("linux"):
         yield
         return
     import resource
 
-    before = resource.getrlimit(resource.RLIMIT_DATA)
-    pages = int(Path("/proc/self/statm").read_text().split()[5])  # data, which RLIMIT_DATA counts
-    most = pages * resource.getpagesize() + MEMORY
-    if before[0] == resource.RLIM_INFINITY or before[0] > most:
-        resource.setrlimit(resource.RLIMIT_DATA, (most, before[1]))
+    before = limit_memory_of(os.getpid())
     try:
         yield
     finally:

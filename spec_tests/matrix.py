@@ -7,7 +7,6 @@ column has the name before `=`, or else that of the module in the report.
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
 from spec_tests.index import equations
 from spec_tests.report.fault_diagnosis import LEVELS
@@ -58,28 +57,42 @@ def read_columns(given: list[str]) -> dict[str, Verdicts]:
     columns: dict[str, Verdicts] = {}
     for word in given:
         name, _, file = word.rpartition("=")
-        for module in read_report(Path(file))["modules"]:
-            title = name or module["module"]
+        for module, verdicts in read_report(Path(file)):
+            title = name or module
             if title in columns:
                 raise ValueError(f"columns must have different names, got {title!r} twice")
-            columns[title] = module["equations"]
+            columns[title] = verdicts
     return columns
 
 
-def read_report(file: Path) -> dict[str, Any]:
-    """Return a report.
+def read_report(file: Path) -> list[tuple[str, Verdicts]]:
+    """Return each module in a report, and its verdicts.
 
     Raises:
-        ValueError: the file is no report of this format.
+        ValueError: the file is no report of this format, or has an equation that is not ours.
     """
     try:
         report = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{file} must be a report of --report-json: {error}") from error
     version = report.get("format") if isinstance(report, dict) else None
     if version != FORMAT:
         raise ValueError(f"{file} must be a report of format {FORMAT}, got {version}")
-    return report
+    found: list[tuple[str, Verdicts]] = []
+    try:
+        for module in report["modules"]:
+            said = {
+                spec: {level: verdicts[level] for level in LEVELS}
+                for spec, verdicts in module["equations"].items()
+            }
+            found.append((str(module["module"]), said))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{file} must be a report of --report-json: {error!r}") from error
+    if unknown := {spec for _, said in found for spec in said} - equations().keys():
+        raise ValueError(
+            f"{file} has equations that are unknown here: {', '.join(sorted(unknown))}"
+        )
+    return found
 
 
 def main() -> None:

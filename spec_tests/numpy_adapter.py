@@ -12,8 +12,10 @@ without axes.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from functools import partial, wraps
+from inspect import signature
 from typing import Any
 from warnings import catch_warnings
 
@@ -64,6 +66,10 @@ def among_tensors(function: Callable[..., Any], make: Make = np.asarray) -> Call
             given = {name: to_arrays(value, make) for name, value in kwargs.items()}
             return to_tensors(function(*(to_arrays(value, make) for value in args), **given))
 
+    with suppress(TypeError, ValueError):  # no signature, as of a function in C
+        its = signature(function)
+        parameters = [p.replace(default=to_tensors(p.default)) for p in its.parameters.values()]
+        vars(call)["__signature__"] = its.replace(parameters=parameters)
     return call
 
 
@@ -80,13 +86,13 @@ def to_arrays(value: Any, make: Make = np.asarray) -> Any:
 
 
 def to_tensors(value: Any) -> Any:
-    """Return a value with its arrays as tensors."""
+    """Return a value with its arrays as tensors, and NumPy's dtypes as PyTorch's."""
     if hasattr(value, "__array__") and not isinstance(value, Tensor | type):
         whole = np.asarray(value)
         shares = whole.flags.writeable and all(step >= 0 for step in whole.strides)
         return torch.from_numpy(whole if shares else whole.copy())
-    if isinstance(value, np.dtype):
-        return next(dtype for dtype, kind in DTYPES.items() if kind == value)
+    if isinstance(value, np.dtype | type):  # `np.float32` is a type
+        return next((dtype for dtype, kind in DTYPES.items() if kind == value), value)
     return change_parts(to_tensors, value)
 
 

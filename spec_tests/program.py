@@ -16,14 +16,20 @@ Then it reads calls and writes one answer for each, with the id of the call:
 
 import atexit
 import json
+import os
 import shlex
+import signal
 import subprocess
-import tempfile
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, wraps
 from inspect import signature, unwrap
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
+from types import FrameType
 from typing import IO, Any, get_args, get_type_hints
 
 import pytest
@@ -36,15 +42,20 @@ from spec_tests.json_values import (
     read,
     written,
 )
+from spec_tests.limits import STRIKES, limit_memory_of_group
 from spec_tests.record_conversion import is_record
 from spec_tests.report.calls import tensors
 
 PROTOCOL = 1
 FORMS = ("lists", "base64")
-START = 60.0
-"""Seconds within which a program must write its first line."""
-SHOWN = 200
-"""Characters of a line that an error message shows."""
+START, RESTART = 60.0, 5.0
+"""Seconds within which a program must write its first line; a restart has `RESTART` and ten times
+the time of the first start, at most `START`."""
+GRACE = 1.0
+"""Seconds in which output that is already written arrives, and a killed process ends."""
+LONGEST, KEPT, SHOWN = 2**26, 1000, 200
+"""Bytes of the longest line that is read; lines of stderr, and bytes of each, that are kept;
+characters of a line that an error message shows."""
 
 
 class NotAProgram(ImportError):
@@ -67,6 +78,7 @@ class Program:
     """A program under test: its functions are attributes, as those of a module are.
 
     It is stopped after an interrupted call or a wrong answer; `restart_if_ended` starts it again.
+    Its process group is ended as a whole: a launcher, and what the program itself started.
 
     Args:
         command: the command line, split as a shell splits it; there is no shell.
@@ -76,9 +88,10 @@ class Program:
     """
 
     def __init__(self, command: str):
-        self.command, self.words = command, shlex.split(command)
-        self.calls = 0
-        self.start()
+        self.command, self.calls, self.failed_starts = command, 0, 0
+        began = time.monotonic()
+        self.start(START)
+        self.restart_limit = min(START, RESTART + 10 * (time.monotonic() - began))
 
     @property
     def title(self) -> str:
@@ -86,36 +99,61 @@ class Program:
         files = [word for word in self.words if Path(word).is_file()]
         return Path([*self.words[:1], *files][-1]).name
 
-    def start(self) -> None:
-        """Start the process, and read what it offers."""
-        self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+    def start(self, seconds: float) -> None:
+        """Start the process in a group of its own, and read what it offers."""
+        pipe = subprocess.PIPE
         try:
+            self.words = shlex.split(self.command)
             self.process = subprocess.Popen(
-                self.words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors
+                self.words, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
             )
-        except OSError as error:
+        except (OSError, ValueError, IndexError) as error:
             raise NotAProgram(f"{self.command!r} does not start: {error}") from error
-        self.lines: Queue[bytes] = Queue()
-        Thread(target=forward_lines, args=(self.process, self.lines), daemon=True).start()
+        assert self.process.stdout
+        assert self.process.stderr
+        self.lines, self.errors, self.answered = Queue[bytes](1), deque[bytes](maxlen=KEPT), False
+        start_reading(self.process.stdout, LONGEST, self.lines.put)
+        self.errors_end = start_reading(self.process.stderr, KEPT, self.errors.append)
         try:
-            offer = parsed(self.next_line(START))
+            self.functions, self.dtypes, self.exact = read_offer(self.next_line(seconds))
         except (ProgramEnded, NoAnswer) as error:
             self.stop()
             raise NotAProgram(f"{self.command!r} offers nothing: {error}") from error
-        self.functions, self.dtypes, self.exact = read_offer(self.command, offer)
+        limit_memory_of_group(self.process.pid)
 
     def restart_if_ended(self) -> None:
-        """Start the process again if it has ended, outside the time limit of a call."""
-        if self.process.poll() is not None:
-            self.start()
+        """Start the process again if it has ended, outside the time limit of a call.
+
+        Raises:
+            ProgramEnded: it ended after an answer, with an error.
+            NoAnswer: it does not start again; after the third time it is not tried any more.
+        """
+        if self.process.poll() is None:
+            return
+        failed, words = self.answered and self.process.returncode, self.last_words()
+        self.stop()
+        if failed:
+            raise ProgramEnded(f"{words}, after the answer before this call")
+        if self.failed_starts >= STRIKES:
+            raise NoAnswer(f"not started again: {STRIKES} starts failed")
+        try:
+            self.start(self.restart_limit)
+        except NotAProgram as error:
+            self.failed_starts += 1
+            raise NoAnswer(f"does not start again: {error}") from None
 
     def stop(self) -> None:
-        """Kill the process, and close its pipes."""
-        self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout, self.errors):
-            assert pipe
-            pipe.close()
+        """Kill the process and its group, and close its input; its readers end by themselves."""
+        self.answered = False
+        with suppress(ProcessLookupError, PermissionError):
+            if hasattr(os, "killpg"):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            else:
+                self.process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(GRACE)
+        assert self.process.stdin
+        self.process.stdin.close()
 
     def __dir__(self) -> list[str]:
         return [*self.functions]
@@ -148,9 +186,15 @@ class Program:
         self.calls += 1
         request = {"id": self.calls, "function": name, "inputs": given}
         try:
-            self.send(request)
-            answer = parsed(self.next_line())
-            return self.outcome(name, answer)
+            try:
+                line = self.reply_to(request)
+            except ProgramEnded:
+                if not self.answered or self.process.poll() != 0:
+                    raise
+                self.restart_if_ended()  # it had ended after its last answer, without an error
+                line = self.reply_to(request)
+            self.answered = True
+            return self.outcome(name, line)
         except (ValueError, TypeError, NotSupported):
             raise
         except BaseException:  # also after an alarm: the next line would be a late answer
@@ -166,56 +210,71 @@ class Program:
             raise NotSupported(f"{self.title} does not take {unknown[0]}")
         return written(value, self.exact)
 
-    def send(self, request: dict[str, Any]) -> None:
-        """Write one line to the program."""
+    def reply_to(self, request: dict[str, Any]) -> bytes:
+        """Write one line to the program, past the buffer, and return the line that it answers."""
         assert self.process.stdin
+        rest = memoryview(json.dumps(request, allow_nan=False).encode() + b"\n")
         try:
-            self.process.stdin.write(json.dumps(request, allow_nan=False).encode() + b"\n")
-            self.process.stdin.flush()
+            while rest:
+                rest = rest[os.write(self.process.stdin.fileno(), rest) :]
         except OSError:
             raise ProgramEnded(self.last_words()) from None
+        return self.next_line()
 
-    def next_line(self, seconds: float | None = None) -> bytes:
+    def next_line(self, seconds: float = float("inf")) -> bytes:
         """Return the next line that the program writes."""
-        try:
-            line = self.lines.get(timeout=seconds)
-        except Empty:
-            raise NoAnswer(f"no line within {seconds:g} s") from None
-        if not line.endswith(b"\n"):
-            raise ProgramEnded(self.last_words())
-        return line
+        until = time.monotonic() + seconds
+        while True:
+            ended = self.process.poll() is not None
+            try:
+                line = self.lines.get(timeout=min(GRACE, seconds))
+                break
+            except Empty:
+                if ended:
+                    raise ProgramEnded(self.last_words()) from None
+                if time.monotonic() > until:
+                    raise NoAnswer(f"no line within {seconds:g} s") from None
+        if line.endswith(b"\n"):
+            return line
+        if len(line) == LONGEST:
+            raise NoAnswer(f"a line must have less than {LONGEST} bytes, got {shown(line)}")
+        raise ProgramEnded(self.last_words())
 
     def last_words(self) -> str:
         """Return the exit status and the last line of stderr, if possible one that says error."""
-        status = self.process.wait()
-        self.errors.seek(0)
-        said = self.errors.read().decode(errors="replace").strip().splitlines()
-        how = f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
+        try:
+            status = self.process.wait(GRACE)
+            how = f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
+        except subprocess.TimeoutExpired:
+            how = "closed its output"
+        self.errors_end.join(GRACE)
+        said = [text for line in [*self.errors] if (text := line.decode(errors="replace").strip())]
         named = [line for line in said if "error" in line.lower()] or said
-        return f"{how}: {named[-1][:SHOWN]}" if named else how
+        return f"{how}: {printable(named[-1][:SHOWN])}" if named else how
 
-    def outcome(self, name: str, answer: Any) -> Any:
+    def outcome(self, name: str, line: bytes) -> Any:
         """Return the result in an answer, or raise its error."""
+        answer = parsed(line)
         if not isinstance(answer, dict) or answer.get("id") != self.calls:
-            raise NoAnswer(f"id must be {self.calls}, got {json.dumps(answer)[:SHOWN]}")
+            raise NoAnswer(f"id must be {self.calls}, got {shown(line)}")
         if "error" in answer:
-            message = str(answer.get("message", ""))
+            message = printable(str(answer.get("message", ""))[:KEPT])
             if answer["error"] == "unsupported":
                 raise NotSupported(message or f"{self.title} does not support this call")
             if answer["error"] not in ("value", "type"):
-                raise NoAnswer(
-                    f"error must be 'value', 'type' or 'unsupported', got {answer['error']!r}"
-                )
+                kinds = "'value', 'type' or 'unsupported'"
+                raise NoAnswer(f"error must be {kinds}, got {shown(line)}")
             raise (ValueError if answer["error"] == "value" else TypeError)(message)
         if "result" not in answer:
-            raise NoAnswer(f"an answer has a result or an error, got {json.dumps(answer)[:SHOWN]}")
+            raise NoAnswer(f"an answer has a result or an error, got {shown(line)}")
         try:
             result = read(answer["result"])
             if isinstance(result, dict):
                 raise ValueError(f"there is no value {{{next(iter(result), '')!r}: ...}}")
             return integers_as_annotated_floats(result, hints_of(name).get("return"))
         except Exception as error:
-            raise NoAnswer(f"no value: {json.dumps(answer['result'])[:SHOWN]}: {error}") from error
+            why = printable(str(error)[:SHOWN])
+            raise NoAnswer(f"no value: {why}, got {shown(line)}") from error
 
     def snippet(self, name: str, inputs: dict[str, Any]) -> str:
         """Return a line for a shell that sends one call."""
@@ -224,41 +283,65 @@ class Program:
         return f"printf '%s\\n' {shlex.quote(line)} | {self.command}\n"
 
 
-def forward_lines(process: subprocess.Popen[bytes], lines: Queue[bytes]) -> None:
-    """Put each line of a process into a queue, and at its end an empty line."""
-    assert process.stdout
-    for line in process.stdout:
-        lines.put(line)
-    lines.put(b"")
+def start_reading(pipe: IO[bytes], longest: int, put: Callable[[bytes], Any]) -> Thread:
+    """Start passing on each line of a pipe, cut to the longest length, and an empty one at its end.
+
+    Only this thread closes the pipe: a process that left the group may keep it open.
+    """
+
+    def read_lines() -> None:
+        with pipe:
+            while line := pipe.readline(longest):
+                put(line)
+        put(b"")
+
+    thread = Thread(target=read_lines, daemon=True)
+    thread.start()
+    return thread
 
 
 def parsed(line: bytes) -> Any:
     """Return the JSON value of a line."""
     try:
         return json.loads(line)
-    except ValueError:
-        text = line.decode(errors="replace").rstrip()
-        raise NoAnswer(f"a line must be JSON, got {text[:SHOWN]!r}") from None
+    except (ValueError, RecursionError):
+        raise NoAnswer(f"a line must be JSON, got {shown(line)}") from None
 
 
-def read_offer(command: str, offer: Any) -> tuple[frozenset[str], tuple[Any, ...], bool]:
-    """Return the functions and dtypes that a program offers, and whether tensors are base64.
+def shown(line: bytes) -> str:
+    """Return the start of a line, quoted, without a control character."""
+    return repr(line[: 4 * SHOWN].decode(errors="replace").rstrip()[:SHOWN])
+
+
+def printable(text: str) -> str:
+    """Return a text with control, bidirectional and other invisible characters escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def read_offer(line: bytes) -> tuple[frozenset[str], tuple[Any, ...], bool]:
+    """Return the functions and dtypes that a first line offers, and whether tensors are base64.
 
     Raises:
-        NotAProgram: its first line is not as the protocol says.
+        NoAnswer: the line is not as the protocol says.
     """
+    offer = parsed(line)
     offer = offer if isinstance(offer, dict) else {}
-    known = f"first line of {command!r} must have"
-    if offer.get("protocol") != PROTOCOL:
-        raise NotAProgram(f"{known} protocol {PROTOCOL}, got {offer.get('protocol')!r}")
     functions, dtypes = offer.get("functions"), offer.get("dtypes", ["float64", "float32"])
-    if not isinstance(functions, list) or not all(isinstance(name, str) for name in functions):
-        raise NotAProgram(f"{known} functions, a list of names, got {functions!r}")
-    if not isinstance(dtypes, list) or not {*dtypes} <= DTYPES.keys():
-        raise NotAProgram(f"{known} dtypes, a list from {', '.join(DTYPES)}, got {dtypes!r}")
-    if (form := offer.get("tensors", FORMS[0])) not in FORMS:
-        raise NotAProgram(f"{known} tensors 'lists' or 'base64', got {form!r}")
-    return frozenset(functions), tuple(DTYPES[name] for name in dtypes), form == FORMS[1]
+    form = offer.get("tensors", FORMS[0])
+    for right, what in (
+        (offer.get("protocol") == PROTOCOL, f"protocol {PROTOCOL}"),
+        (are_words(functions), "functions, a list of names"),
+        (are_words(dtypes) and {*dtypes} <= {*DTYPES}, f"dtypes, a list from {', '.join(DTYPES)}"),
+        (form in FORMS, "tensors 'lists' or 'base64'"),
+    ):
+        if not right:
+            raise NoAnswer(f"the first line must have {what}, got {shown(line)}")
+    return frozenset(functions or ()), tuple(DTYPES[name] for name in dtypes), form == FORMS[1]
+
+
+def are_words(value: Any) -> bool:
+    """Whether a value is a list of strings."""
+    return isinstance(value, list) and all(isinstance(word, str) for word in value)
 
 
 @cache
@@ -276,10 +359,25 @@ def takes_only_integers(name: str, key: str) -> bool:
 
 @cache
 def started(command: str) -> Program:
-    """Return the program of a command, started at the first call."""
+    """Return the program of a command, started at the first call; it ends with this process."""
     program = Program(command)
     atexit.register(program.stop)
+    for name in ("SIGTERM", "SIGHUP"):
+        with suppress(AttributeError, ValueError):  # not on Windows, not in another thread
+            stop_at_signal(program, getattr(signal, name))
     return program
+
+
+def stop_at_signal(program: Program, number: int) -> None:
+    """Stop a program before a signal does what it did so far."""
+    before = signal.getsignal(number) or signal.SIG_DFL
+
+    def stop(number: int, _: FrameType | None) -> None:
+        program.stop()
+        signal.signal(number, before)
+        os.kill(os.getpid(), number)
+
+    signal.signal(number, stop)
 
 
 def __getattr__(command: str) -> Program:

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from functools import cache, wraps
+from itertools import zip_longest
 from typing import Any, get_type_hints
 
 import pytest
@@ -20,6 +21,7 @@ from spec_tests.accuracy import are_equal, assert_as_accurate, assert_equal, cas
 from spec_tests.implementation import COMPOSED
 from spec_tests.inputs import CORNERS, DRAWN, GOOD, INPUTS, depends_on_random_stream
 from spec_tests.long_axes.inputs import BY_AGREEMENT, long_inputs
+from spec_tests.program import NotSupported
 from spec_tests.record_conversion import RECORDS, Own, from_module_records
 from spec_tests.report.calls import mapped, tensors
 
@@ -40,18 +42,26 @@ def test_signature(impl, name):
     """Names, order and defaults are equal; an implementation may add optional parameters."""
     spec = list(inspect.signature(getattr(reference, name)).parameters.values())
     ours = list(inspect.signature(getattr(impl, name)).parameters.values())
-    assert names_and_defaults(ours[: len(spec)], impl.own) == names_and_defaults(spec, {})
+    assert_same_parameters(ours[: len(spec)], spec, impl.own)
     optional = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    assert all(p.default is not p.empty or p.kind in optional for p in ours[len(spec) :])
+    for extra in ours[len(spec) :]:
+        if extra.default is extra.empty and extra.kind not in optional:
+            pytest.fail(f"{extra.name} must have a default, since the specification lacks it")
 
 
-def names_and_defaults(parameters: Iterable[inspect.Parameter], own: Own) -> list[tuple[str, Any]]:
-    """Return parameter names and defaults, with records of the module as the specification's."""
+def assert_same_parameters(
+    ours: Iterable[inspect.Parameter], spec: Iterable[inspect.Parameter], own: Own
+) -> None:
+    """Check names, order and defaults; a record of the module counts as the specification's."""
     records = {kind: record for record, kind in own.items()}
-    return [
-        (p.name, from_module_records(p.default, records.get(type(p.default)), own))
-        for p in parameters
-    ]
+    for theirs, right in zip_longest(ours, spec):
+        names = [p.name if p else "no other" for p in (right, theirs)]
+        if theirs is None or right is None or theirs.name != right.name:
+            pytest.fail(f"the next parameter must be {names[0]}, got {names[1]}")
+        default = from_module_records(theirs.default, records.get(type(theirs.default)), own)
+        if default != right.default:
+            told = ["none" if p.default is p.empty else repr(p.default) for p in (right, theirs)]
+            pytest.fail(f"{right.name} must have the default {told[0]}, got {told[1]}")
 
 
 @pytest.mark.own_body
@@ -59,7 +69,7 @@ def names_and_defaults(parameters: Iterable[inspect.Parameter], own: Own) -> lis
 def test_a_record_has_the_fields_and_defaults_of_the_specification(impl, name):
     spec = getattr(reference, name)
     ours, theirs = (inspect.signature(kind).parameters for kind in (impl.own[spec], spec))
-    assert names_and_defaults(ours.values(), impl.own) == names_and_defaults(theirs.values(), {})
+    assert_same_parameters(ours.values(), theirs.values(), impl.own)
 
 
 @pytest.mark.own_body
@@ -97,19 +107,25 @@ def test_the_same_seed_draws_the_same(impl, name, data):
 
 
 def assert_agrees(impl, name, inputs, dtypes=DTYPES):
-    """Check that a function agrees with the reference at every one of the dtypes."""
+    """Check that a function agrees with the reference at those of the dtypes that it supports."""
+    unsupported = []
     function, spec = getattr(impl, name), getattr(reference, name)
     wide = cast(inputs, torch.float64)
     known = wide, spec(**wide)
-    for dtype in filter(impl.supports_dtype, dtypes):
+    asked = [*filter(impl.supports_dtype, dtypes)]
+    for dtype in asked:
         same = cast(inputs, dtype)
         try:
             result = function(**same)
             if impl.ours or not depends_on_random_stream(name, same):
                 assert_as_accurate(result, spec, same, known)
+        except NotSupported as error:
+            unsupported.append(error)
         except Exception as error:
             error.add_note(f"at {dtype}")
             raise
+    if unsupported and len(unsupported) == len(asked):
+        raise unsupported[0]
 
 
 @every_function

@@ -44,7 +44,7 @@ def aligned(queries: Tensor, tokens: int, causal: bool | None) -> None:
 def finite_log_sum_exp(
     queries: Tensor, keys: Tensor, log_sum_exp: Tensor | None, valid: Tensor | None
 ) -> None:
-    """Refuse a log-sum-exp that is not finite, except at padding, where it is not read."""
+    """Refuse a log-sum-exp that is not finite, unless it is not read: at padding, without keys."""
     count, tokens = queries.shape[-2], keys.shape[-2]
     if log_sum_exp is None or not tokens or not may_read_values(log_sum_exp):
         return

@@ -6,8 +6,10 @@ The call is repeated while one property after another is removed. The fault need
 whose removal makes it disappear. If it remains without any of them, it occurs on ordinary input.
 """
 
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -16,7 +18,7 @@ from torch import Tensor
 import reference
 from spec_tests.accuracy import are_equal, assert_as_accurate, is_float
 from spec_tests.inputs import depends_on_random_stream
-from spec_tests.limits import DoesNotEnd
+from spec_tests.limits import DoesNotEnd, Limit
 from spec_tests.program import NoAnswer, ProgramEnded
 from spec_tests.report.axis_names import arguments_and_fields, names_of_axes, replace_argument
 from spec_tests.report.calls import (
@@ -36,9 +38,13 @@ NEVER, SIGNATURE = "does not end", "another signature"
 ENDED, NO_ANSWER = "the program ends", "the program writes no answer"
 UNANSWERED = (NEVER, ENDED, NO_ANSWER)
 ERRORS = (LENIENT, OTHER_ERROR)
+WHOLE = 2**10
+"""Number of elements from which numbers may be replaced by their ranks to separate ties."""
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 LARGE = 2**15
-"""Number of input elements above which a call is not compared with the reference."""
+"""Number of input elements above which a call is compared with the reference last."""
+SECONDS = 4.0
+"""Processor time of that comparison, and of the search for the edge."""
 
 
 Inputs = dict[str, Any]
@@ -86,12 +92,16 @@ def find_fault(calls: Iterable[Call], compared: Sequence[Any] = ()) -> Fault:
         passed = mapped(contiguous_copy, call.passed)
         if not are_equal(mapped(bits, call.inputs), mapped(bits, passed)):
             return Fault(CHANGES, "", call, call.inputs)
+    for call in (call for call in calls if count_elements(call.inputs) > LARGE):
+        kind = edge = ""
+        with suppress(DoesNotEnd), Limit(SECONDS).on(call.name):
+            kind = fault_kind(call.name, call.inputs, call.outcome, largest=sys.maxsize)
+            edge = kind and needed_edge_and_simpler_inputs(call, kind, sys.maxsize)[0]
+        if kind:
+            return Fault(kind, edge, call, outcome_of(getattr(reference, call.name), call.inputs))
+    half, gradients = any(map(is_half, calls)), any(map(requires_gradients, calls))
+    edge = "gradients" if gradients else "dtype" if half else ""
     showing = [call for call in calls if compared and are_equal(call.outcome, compared[0])]
-    edge = ""
-    if any(map(requires_gradients, calls)):
-        edge = "gradients"
-    elif any(map(is_half, calls)):
-        edge = "dtype"
     return Fault(LAW, edge, next(iter(showing or calls[::-1]), None), *compared[::-1])
 
 
@@ -101,17 +111,19 @@ def fault_kind(
     outcome: Any,
     spec: Callable[..., Any] | None = None,
     patient: bool = True,
+    largest: int = LARGE,
 ) -> str:
     """Return the kind of fault of an outcome, or "" if it is right or cannot be compared.
 
     `spec` is the function to compare with, by default the reference's. Values that are far off are
-    compared under other roundings only if `patient`.
+    compared under other roundings only if `patient`. A call of more than the `largest` number of
+    input elements is not compared.
     """
     if isinstance(outcome, DoesNotEnd):
         return NEVER
     if isinstance(outcome, ProgramEnded | NoAnswer):
         return ENDED if isinstance(outcome, ProgramEnded) else NO_ANSWER
-    if count_elements(inputs) > LARGE:
+    if count_elements(inputs) > largest:
         return ""
     right: Callable[..., Any] = spec or getattr(reference, name)
     expected = outcome_of(right, inputs)
@@ -133,12 +145,16 @@ def fault_kind(
     return ""
 
 
-def explains(spec: Callable[..., Any], call: Call) -> bool:
-    """Whether another function gives the outcome of a call."""
+def explains(spec: Callable[..., Any], call: Call, largest: int = LARGE) -> bool:
+    """Whether another function gives the outcome of a call, if that is not larger."""
+    if count_elements(call.inputs) > largest:
+        return False
     expected = outcome_of(spec, call.inputs)
     if isinstance(expected, Exception) or isinstance(call.outcome, Exception):
         return type(expected) is type(call.outcome)
-    return not fault_kind(call.name, call.inputs, call.outcome, spec, patient=False)
+    return not fault_kind(
+        call.name, call.inputs, call.outcome, spec, patient=False, largest=largest
+    )
 
 
 def outcome_of(function: Callable[..., Any], inputs: dict[str, Any]) -> Any:
@@ -166,7 +182,9 @@ def same_types_and_shapes(actual: Any, expected: Any) -> bool:
     return type(actual) is type(expected)
 
 
-def needed_edge_and_simpler_inputs(call: Call, kind: str) -> tuple[str, Inputs]:
+def needed_edge_and_simpler_inputs(
+    call: Call, kind: str, largest: int = LARGE
+) -> tuple[str, Inputs]:
     """Return the edge that a fault of a kind needs, or "", and simpler inputs that show it too.
 
     The simpler inputs lack the properties before that edge which could be removed.
@@ -177,7 +195,8 @@ def needed_edge_and_simpler_inputs(call: Call, kind: str) -> tuple[str, Inputs]:
         if has_layout_or_gradients(edge, call) or differ(less, inputs):
             if isinstance(outcome_of(getattr(reference, call.name), less), Exception):
                 continue  # the inputs are no longer admissible
-            if fault_kind(call.name, less, outcome_of(call.function, less), patient=False) != kind:
+            outcome = outcome_of(call.function, less)
+            if fault_kind(call.name, less, outcome, patient=False, largest=largest) != kind:
                 return edge, inputs
             inputs = less
     return "" if all(tensor.numel() for tensor in tensors(inputs)) else "empty", inputs
@@ -266,12 +285,23 @@ def rescale_extremes(tensor: Tensor) -> Tensor:
 
 
 def separate_ties(tensor: Tensor) -> Tensor:
-    """Return a tensor with distinct finite numbers: a small ramp is mixed in if some are equal."""
-    finite = tensor[tensor.isfinite()] if is_float(tensor) else tensor.new_empty(0)
+    """Return a tensor with distinct numbers: a small ramp is mixed in if some are equal.
+
+    Of several −∞ the first remains, and the others become distinct numbers below the finite ones.
+    """
+    if not is_float(tensor):
+        return tensor
+    again = (low := tensor == -torch.inf) & (low.flatten().cumsum(0) > 1).reshape(tensor.shape)
+    finite = tensor[tensor.isfinite()]
+    tensor = tensor.masked_fill(again, finite.min() - 1 if finite.numel() else 0)
+    finite = tensor[tensor.isfinite()]
     if finite.unique().numel() == finite.numel():
         return tensor
     ramp = torch.linspace(1, 0, tensor.numel() + 2, dtype=torch.float64)[1:-1]
     mixed = tensor + 2**-10 * (ramp.reshape(tensor.shape) - tensor.double())
+    if mixed.float().unique().numel() < tensor.numel() > WHOLE:  # the ramp is too fine
+        order = mixed.flatten().argsort(descending=True, stable=True)
+        mixed = torch.empty_like(ramp).index_put((order,), ramp).reshape(tensor.shape)
     return torch.where(tensor.isfinite(), mixed, tensor).to(tensor.dtype)
 
 

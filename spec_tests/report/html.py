@@ -68,7 +68,7 @@ def module_section(data: dict[str, Any], level: str) -> str:
     head = "".join(f'<th scope="col">{part}</th>' for part in ("function", *asked, "equations"))
     lines = [
         *lines_by_paper(data["equations"]),
-        *lines_on_tests_not_run(tested),
+        *lines_on_tests_not_run(data),
         *lines_on_misspelt_names(data["misspelt"]),
     ]
     lacks = ""

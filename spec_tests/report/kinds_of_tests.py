@@ -17,21 +17,24 @@ from spec_tests.functions_called_by_tests import (
 from spec_tests.implementation import Implementation, under_test
 from spec_tests.index import HERE
 
+VECTORS, LAWS = "vectors", "laws"
 KINDS = {
     "test_agreement.py": "agreement",
     "test_requires_grad.py": "common laws",
-    "test_vectors.py": "vectors",
-    "test_generated.py": "vectors",
+    "test_vectors.py": VECTORS,
+    "test_generated.py": VECTORS,
     "test_errors.py": "errors",
 }
 """The kind of the tests of a file; all other files hold laws."""
-LAWS = "laws"
-ORDER = ("vectors", LAWS, "common laws", "agreement", "errors")
+ORDER = (VECTORS, LAWS, "common laws", "agreement", "errors")
 """The order in which the tests of a named module run: the easiest to read come first."""
 OF_LEVEL = {"values": ORDER[:-1], "edges": ORDER[:-1], "errors": ORDER[-1:]}
 OURS = ("internal",)
 """Folders of tests of this repository."""
-Tests = Counter[tuple[str, str, str]]  # of a module, by function and kind
+NEEDS = "needs "
+Tests = Counter[tuple[str, str, str]]
+"""Numbers of tests of a module, by function and kind; those of laws that were not asked by equation
+and `NEEDS` with the functions that the module lacks."""
 
 
 def kind_of(file: Path) -> str:
@@ -77,7 +80,7 @@ def functions_tested_in(file: Path, impl: Implementation) -> Iterator[str]:
 
 def is_of_vectors(file: Path) -> bool:
     """Whether the tests of a file are vectors."""
-    return kind_of(file) == "vectors"
+    return kind_of(file) == VECTORS
 
 
 def functions_with_vectors(file: Path) -> frozenset[str]:

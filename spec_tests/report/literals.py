@@ -17,6 +17,8 @@ PLAIN = (torch.float32, torch.int64, torch.bool)
 """The dtypes that `torch.tensor` gives to floats, integers and booleans."""
 WHOLE = 64
 """Largest number of elements of a tensor that is shown in full."""
+LIMIT = 300
+"""Characters of a result beyond which its text is cut."""
 INLINE = 60
 """Characters of the arguments beyond which each has a line of its own."""
 
@@ -131,22 +133,23 @@ def shortest_float(exact: str, dtype: torch.dtype) -> str:
     return text if any(mark in text for mark in ".en") else f"{text}."
 
 
-def result_as_text(value: Any, limit: int = 300) -> str:
+def result_as_text(value: Any) -> str:
     """Return a result as text: an exception as its message, a large tensor abbreviated."""
     if isinstance(value, BaseException):
-        return f"{type(value).__name__}: {value}".splitlines()[0][:limit]
+        return f"{type(value).__name__}: {value}".splitlines()[0][:LIMIT]
     text = literal(value) if count_elements(value) <= WHOLE else repr(value)
-    return text if len(text) <= limit else f"{text[:limit]} …"
+    return text if len(text) <= LIMIT else f"{text[:LIMIT]} …"
 
 
 def first_difference(
     expected: Any, actual: Any, equal: Callable[[Any, Any], bool]
 ) -> tuple[str, Any, Any]:
-    """Return the path of the first field in which two results differ, and its two values.
+    """Return the path of the first part in which two results differ, and its two values.
 
-    In a large tensor it is the element with the largest difference.
+    In a tensor that is not shown in full it is the element with the largest difference.
     """
-    if isinstance(expected, tuple) and isinstance(actual, tuple) and len(expected) == len(actual):
+    several = [isinstance(value, tuple | list) for value in (expected, actual)]
+    if all(several) and len(expected) == len(actual):
         names = getattr(expected, "_fields", None)
         for at, (one, other) in enumerate(zip(expected, actual, strict=True)):
             if not equal(one, other):
@@ -154,7 +157,8 @@ def first_difference(
                 return (f".{names[at]}" if names else f"[{at}]") + path, inner, theirs
     if not (isinstance(expected, Tensor) and isinstance(actual, Tensor)):
         return "", expected, actual
-    if expected.shape == actual.shape and expected.numel() > WHOLE:
+    cut = any(len(result_as_text(value)) > LIMIT for value in (expected, actual))
+    if expected.shape == actual.shape and (expected.numel() > WHOLE or cut):
         at = index_of_largest_difference(expected, actual)
         return str(at), expected[tuple(at)], actual[tuple(at)]
     return "", expected, actual

@@ -30,6 +30,7 @@ from spec_tests.report.fault_diagnosis import (
     explains,
     fault_kind,
 )
+from spec_tests.report.kinds_of_tests import VECTORS, kind_of
 from spec_tests.report.literals import first_difference, result_as_text
 from spec_tests.report.shrink import shrink_fault
 
@@ -62,7 +63,7 @@ def failure_claims(
             "claim": vars(error).get("claim") or (ANSWERS if generic else sentence(item)),
             "equations": equations_of(item),
             "function": name,
-            "kind": kind,
+            "kind": VALUES if kind == LAW and kind_of(item.path) == VECTORS else kind,
             "edge": fault.edge,
             "level": fault.level,
             "vacuous": fault.vacuous,
@@ -91,10 +92,10 @@ def evidence_of(
         fault = shrink_fault(fault, call)
         call = fault.call or call
     theirs, path, expected = call.outcome, "", fault.expected
-    if kind not in (*ERRORS, LAW, CHANGES, *UNANSWERED):
-        path, expected, theirs = first_difference(expected, theirs, are_equal)
     if kind in (CHANGES, LAW):
         theirs = call.passed if kind == CHANGES else fault.got
+    if kind not in (*ERRORS, CHANGES, *UNANSWERED):
+        path, expected, theirs = first_difference(expected, theirs, are_equal)
     inputs = call.passed if fault.edge in COPIED else call.inputs
     wrong, vector = kind in (VALUES, KIND), item.callspec.params.get("case", {})
     return {

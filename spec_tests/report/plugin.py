@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, wraps
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,9 @@ from spec_tests.report.messages import equations_of, failure_claims
 
 FAILURES = (Exception, pytest.fail.Exception)
 EXISTING = "existing tests"
-COMPLETED = ""
-"""The key that counts the examples that ran to the end."""
 SECONDS = 5.0
-"""Processor time for the failing examples of one law, after which shrinking stops."""
+"""Time for the failing examples of one law, after which shrinking stops: of the processor, or of
+the clock if a program in another process works."""
 
 
 class Plugin:
@@ -59,13 +58,14 @@ class Plugin:
         """Run a test, and diagnose each failing example."""
         if (impl := under_test(item)) is None:
             return (yield)
-        with nullcontext() if impl.ours else limited_memory():
+        with memory_limit(impl):
             yield from self.run_diagnosed(item)
 
     def run_diagnosed(self, item: Any) -> Iterator[None]:
         """Run a test of a module, and diagnose each failing example."""
         LAST.clear()
-        law, left_out = getattr(getattr(item, "obj", None), "hypothesis", None), Counter[str]()
+        law = getattr(getattr(item, "obj", None), "hypothesis", None)
+        left_out: list[pytest.skip.Exception | None] = []
         try:
             if law is None:
                 with self.diagnosing(item.nodeid):
@@ -80,29 +80,33 @@ class Plugin:
                     law.inner_test = body
         finally:
             LAST.clear()
-        if left_out and not left_out[COMPLETED]:
-            pytest.skip(next(iter(left_out)))
+        if left_out and left_out[0] and None not in left_out:
+            raise left_out[0]
 
-    def example(self, item: Any, left_out: Counter[str]) -> Callable[..., None]:
+    def example(
+        self, item: Any, left_out: list[pytest.skip.Exception | None]
+    ) -> Callable[..., None]:
         """Return the body of a law that skips examples outside the level or dtypes of the module.
 
-        It counts their reasons in `left_out`.
+        It appends their reasons to `left_out`, and None for an example that ran to the end.
         """
         body, failing = item.obj.hypothesis.inner_test, 0.0
+        program = (impl := under_test(item)) and impl.program
+        clock = time.monotonic if program else time.thread_time
 
         @wraps(body)
         def run(*args: Any, **kwargs: Any) -> None:
             nonlocal failing
             LAST.clear()
-            began = time.thread_time()
+            began = clock()
             try:
                 with self.diagnosing(item.nodeid):
                     body(*args, **kwargs)
-                left_out[COMPLETED] += 1
+                left_out.append(None)
             except (AboveLevel, NotSupported) as why:
-                left_out[str(why)] += 1
+                left_out.append(why)
             except FAILURES as error:
-                failing += time.thread_time() - began
+                failing += clock() - began
                 fault = vars(error).get("fault")
                 if failing > SECONDS or (fault and fault.kind == NEVER):
                     raise LawStopped(error) from None
@@ -140,8 +144,10 @@ class Plugin:
                 asks = sorted(functions_of_test(item))
                 report.user_properties += [("impl", impl.name), ("spec", equations_of(item))]
                 report.user_properties += [("asks", asks), ("kind", kind_of(item.path))]
-            if call.excinfo and not call.excinfo.errisinstance(pytest.skip.Exception):
-                with nullcontext() if impl.ours else limited_memory():
+            if call.excinfo and call.excinfo.errisinstance(NotSupported):
+                report.user_properties.append(("unsupported", True))
+            elif call.excinfo and not call.excinfo.errisinstance(pytest.skip.Exception):
+                with memory_limit(impl):
                     found = [*failure_claims(impl, item, faults_of(call.excinfo.value))]
                 report.user_properties.append(("claims", found))
         return report
@@ -157,6 +163,11 @@ class Plugin:
         for option, text in (("--report-json", report_data.as_json), ("--report-html", html.page)):
             if file := self.config.getoption(option):
                 write_atomically(Path(file), text(report))
+
+
+def memory_limit(impl: Implementation) -> AbstractContextManager[None]:
+    """Return a context that limits the memory of a module's calls; a program has its own limit."""
+    return nullcontext() if impl.ours or impl.program else limited_memory()
 
 
 class AboveLevel(pytest.skip.Exception):

@@ -17,7 +17,7 @@ from spec_tests.implementation import Implementation
 from spec_tests.index import ROOT, equations, source_equations
 from spec_tests.report import fault_diagnosis as faults
 from spec_tests.report.fault_diagnosis import LEVELS
-from spec_tests.report.kinds_of_tests import OF_LEVEL, ORDER, Tests, run_state_by_kind
+from spec_tests.report.kinds_of_tests import NEEDS, OF_LEVEL, ORDER, Tests, run_state_by_kind
 from spec_tests.report.tex import tex_equations
 
 FORMAT = 2
@@ -95,11 +95,13 @@ def module_report(
         claim["follows"] = [name for name in claim["follows"] if name in wrong]
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     ran: Tests = Counter()
+    unsupported = Counter[str]()
     marks: dict[str, set[int]] = defaultdict(set)
     for _, outcome, said in tests:
         for name in said["asks"]:
             counts[name][outcome] += 1
             ran[impl.name, name, said["kind"]] += "left_out" not in said
+            unsupported[name] += "unsupported" in said
         for spec in said["spec"]:
             marks[spec].add(count_passed_levels(outcome, said))
     functions = [
@@ -113,14 +115,18 @@ def module_report(
         for test, _, _ in tests
         if str(getattr(test, "longrepr", "")).startswith("[XPASS(strict)]")
     ]
+    judged = judgements(found, functions, marks, level)
+    judged = {spec: told for spec, told in judged.items() if spec.startswith(impl.paper)}
+    not_asked: dict[str, dict[str, int]] = {spec: {} for spec in judged}
+    for (module, spec, needs), number in sorted(existing.items()):
+        if module == impl.name and spec in judged and needs.startswith(NEEDS):
+            not_asked[spec][needs.removeprefix(NEEDS)] = number
     return {
         "module": impl.name,
         "tests": dict(Counter(outcome for _, outcome, _ in tests)),
-        "equations": {
-            spec: told
-            for spec, told in judgements(found, functions, marks, level).items()
-            if spec.startswith(impl.paper)
-        },
+        "equations": judged,
+        "not_asked": {spec: laws for spec, laws in not_asked.items() if laws},
+        "unsupported": {name: number for name, number in unsupported.items() if number},
         "functions": functions,
         "elsewhere": group_by_cause(claim for claim in found if claim["function"] not in offered),
         "mended": mended,
@@ -277,36 +283,60 @@ def group_by_cause(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         level, kind = LEVELS.index(claim["level"]), KINDS.index(claim["kind"])
         return bool(claim["follows"]), level, kind, claim["edge"]
 
-    made = []
+    made: list[dict[str, Any]] = []
     for _, group in groupby(sorted(found, key=cause), cause):
         claims = sorted(group, key=reading_order)
         first = claims[0]
-        made.append(
-            {
-                "heading": first["kind"] + EDGES.get(first["edge"], ""),
-                "kind": first["kind"],
-                "edge": first["edge"] or None,
-                "level": first["level"],
-                "follows": sorted({name for claim in claims for name in claim["follows"]}),
-                "causes": likely_mutants(claims),
-                "claims": [
-                    {k: v for k, v in claim.items() if k not in APART}
-                    | {"equations": [equation_entry(spec) for spec in claim["equations"]]}
-                    for claim in claims
-                ],
-            }
-        )
+        shown = [
+            {k: v for k, v in claim.items() if k not in APART}
+            | {"equations": [equation_entry(spec) for spec in claim["equations"]]}
+            for claim in claims
+        ]
+        for other in made:
+            if not first["follows"] and not other["follows"] and is_same_cause(first, other):
+                other["claims"] += shown
+                break
+        else:
+            made.append(
+                {
+                    "heading": first["kind"] + EDGES.get(first["edge"], ""),
+                    "kind": first["kind"],
+                    "edge": first["edge"] or None,
+                    "level": first["level"],
+                    "follows": sorted({name for claim in claims for name in claim["follows"]}),
+                    "causes": likely_mutants(claims),
+                    "claims": shown,
+                }
+            )
     return made
+
+
+def is_same_cause(claim: dict[str, Any], failure: dict[str, Any]) -> bool:
+    """Whether a claim needs no heading beside a failure of the same function.
+
+    The failure's likely cause gives the result of the claim, too; or the claim is a broken law
+    beside a wrong result.
+    """
+    results = (faults.VALUES, faults.KIND)
+    if claim["kind"] == faults.LAW:
+        return failure["kind"] in results
+    return claim["kind"] in results and not {*failure["causes"]}.isdisjoint(claim["lies"])
 
 
 GENERIC = ("test_agrees", "test_calling_convention", "test_gives_the_results")
 """Prefixes of the names of tests that compare with the reference and state no law."""
 
 
-def reading_order(claim: dict[str, Any]) -> tuple[bool, bool, float]:
-    """Return a sort key that puts small inputs first; for similar sizes, laws before agreement."""
+def reading_order(claim: dict[str, Any]) -> tuple[bool, bool, bool, float]:
+    """Return a sort key: finite before infinite inputs, then small ones, then laws."""
     generic = any(f"::{name}" in claim["test"] for name in GENERIC)
-    return not claim["snippet"], claim["vacuous"], len(claim["snippet"]) * (1.5 if generic else 1)
+    infinite = "inf" in claim["snippet"]
+    return (
+        not claim["snippet"],
+        claim["vacuous"],
+        infinite,
+        len(claim["snippet"]) * (1.5 if generic else 1),
+    )
 
 
 APART = ("lies", "kind", "edge", "level", "function", "vacuous", "follows")
@@ -356,9 +386,19 @@ def lines_on_misspelt_names(misspelt: dict[str, str]) -> list[str]:
     return [f"unknown name {n}: did you mean {meant}?" for n, meant in misspelt.items()]
 
 
-def lines_on_tests_not_run(functions: list[dict[str, Any]]) -> list[str]:
-    """Return lines with the kinds of tests that were not run, or in part, and their functions."""
+def lines_on_tests_not_run(module: dict[str, Any]) -> list[str]:
+    """Return lines with what was not asked: laws, calls, and kinds of tests of which functions."""
+    functions = [card for card in module["functions"] if card["verdict"] != "untested"]
     lines = []
+    for spec, laws in module["not_asked"].items():
+        said = [
+            f"{n} law{'s need' if n > 1 else ' needs'} {names_or_count(names.split(', '))}"
+            for names, n in laws.items()
+        ]
+        lines.append(f"not asked of {spec}: {'; '.join(said)}")
+    if module["unsupported"]:
+        said = [f"{name} ({number})" for name, number in module["unsupported"].items()]
+        lines.append(f"skipped as not supported, tests of {', '.join(said)}")
     for state in ("not run", "in part"):
         of = {
             kind: [card["function"] for card in functions if card["tests"].get(kind) == state]

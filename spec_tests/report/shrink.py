@@ -87,7 +87,7 @@ def cuts(name: str, inputs: Inputs) -> Iterator[Callable[[Inputs], Inputs | None
     """Yield functions that reduce inputs, or return None where they do not apply.
 
     They drop an optional argument, cut a half or an end of an axis, set a tensor to 0 or round it,
-    and lower a count.
+    lower a count, and shorten a number.
     """
     spec = signature(getattr(reference, name)).parameters
     for key, value in inputs.items():
@@ -108,6 +108,8 @@ def cuts(name: str, inputs: Inputs) -> Iterator[Callable[[Inputs], Inputs | None
         for digits in (2, 3):
             yield partial(simplify_tensor, key, field, partial(round_decimals, digits))
     for key in inputs:
+        for change in (lambda _: 0.5, partial(round, ndigits=1), partial(round, ndigits=2)):
+            yield partial(simplify_number, key, change)
         yield partial(lower_count, key, lambda n: n // 2)
         yield partial(lower_count, key, lambda n: n - 1)
 
@@ -135,8 +137,9 @@ def simplify_tensor(
 
 
 def replace_by_ranks(tensor: Tensor) -> Tensor:
-    """Return a non-negative tensor replaced by its ranks, as fractions with few digits."""
-    if not tensor.is_floating_point() or not (tensor.isfinite() & (tensor >= 0)).all():
+    """Return a tensor of −∞ and numbers from 0 replaced by its ranks, as short fractions."""
+    fits = (tensor >= 0) & tensor.isfinite() | (tensor == -torch.inf)
+    if not tensor.is_floating_point() or not fits.all():
         return tensor
     _, place = tensor.unique(return_inverse=True)
     count = int(place.max()) + 1 if tensor.numel() else 0
@@ -149,6 +152,14 @@ def round_decimals(digits: int, tensor: Tensor) -> Tensor:
         return tensor
     made = tensor.float()
     return made.round(decimals=digits) if (made.abs() < WHOLE).all() else made
+
+
+def simplify_number(key: str, change: Callable[[float], float], inputs: Inputs) -> Inputs | None:
+    """Return inputs with a float changed to one of a shorter text, else None."""
+    if not isinstance(value := inputs.get(key), float):
+        return None
+    made = change(value)
+    return {**inputs, key: made} if len(repr(made)) < len(repr(value)) else None
 
 
 def lower_count(key: str, less: Callable[[int], int], inputs: Inputs) -> Inputs | None:

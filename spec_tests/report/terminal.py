@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spec_tests.report.fault_diagnosis import LEVELS
+from spec_tests.report.fault_diagnosis import LENIENT, LEVELS
 from spec_tests.report.report_data import (
     lines_by_paper,
     lines_on_misspelt_names,
@@ -16,6 +16,7 @@ from spec_tests.report.report_data import (
 from spec_tests.report.tex import as_text
 
 ENDS = ("failed", "error", "passed", "xfailed", "skipped")
+REFUSES = "refuses a bad "
 WIDE, CUT = 400, " […] "
 """Number of characters from which a line of a program is cut, and the mark at the cut."""
 
@@ -51,21 +52,43 @@ BAD, GOOD, STRONG, FAINT = {"red": True}, {"green": True}, {"bold": True}, {"lig
 def card_lines(card: dict[str, Any]) -> Iterator[Line]:
     """Yield the lines of the card of a failing function."""
     yield "", PLAIN
+    lenient = [failure for failure in card["failures"] if failure["kind"] == LENIENT]
+    if len(lenient) == len(card["failures"]):
+        yield from missing_errors(card["function"], lenient, BAD | STRONG)
+        return
     tests = f"{card['failed']} of {card['failed'] + card['passed']} tests"
     yield f"{card['function']} fails {tests}", BAD | STRONG
-    own = [failure for failure in card["failures"] if not failure["follows"]]
+    rest = [failure for failure in card["failures"] if failure not in lenient]
+    own = [failure for failure in rest if not failure["follows"]]
     for equation in card["equations"] if own else ():
         yield f"  {equation['id']}: {equation['title']} ({equation['where']})", PLAIN
     for tex in card["printed"] if own else ():
         yield from wrap_paragraph(as_text(tex), "    ")
     for number, failure in enumerate(own, 1):
         yield from failure_lines(number, failure)
-    after = [failure for failure in card["failures"] if failure["follows"]]
+    after = [failure for failure in rest if failure["follows"]]
     for names in dict.fromkeys(follows_from_clause(failure) for failure in after):
         claims = {
             c["claim"]: 0 for f in after if follows_from_clause(f) == names for c in f["claims"]
         }
         yield from wrap_paragraph(f"{names}: {'; '.join(claims)}", "  ", "    ")
+    if lenient:
+        yield from missing_errors("  It also", lenient, PLAIN)
+
+
+def missing_errors(
+    subject: str, failures: list[dict[str, Any]], colour: dict[str, bool]
+) -> Iterator[Line]:
+    """Yield a line with the bad arguments that a function accepts; the other reports have calls."""
+    claims = [claim for failure in failures for claim in failure["claims"]]
+    said = list(dict.fromkeys(claim["claim"] for claim in claims))
+    bad = [text.removeprefix(REFUSES) for text in said if text.startswith(REFUSES)]
+    laws = [f"; fails: {text}" for text in said if not text.startswith(REFUSES)]
+    why = {f"; expected: {c['expected_to_fail']}": 0 for c in claims if c["expected_to_fail"]}
+    refused = f" does not refuse a bad {', '.join(bad)}" if bad else " misses errors"
+    text = f"{subject}{refused} (level: errors){''.join([*laws, *why])}"
+    for line, _ in wrap_paragraph(text, "", "    "):
+        yield line, colour
 
 
 def follows_from_clause(failure: dict[str, Any]) -> str:
@@ -151,7 +174,7 @@ def verdict_lines(
             yield f"{card['function']:<{width}}{said}{ids}", colour
     for line in lines_by_paper(module["equations"]):
         yield line, BAD if "fails" in line else PLAIN if "not all" in line else GOOD
-    for line in lines_on_tests_not_run(tested) if named else ():
+    for line in lines_on_tests_not_run(module) if named else ():
         yield from wrap_paragraph(line, "")
     yield count_outcomes(module["tests"]), PLAIN
     for mended in module["mended"]:

@@ -15,6 +15,12 @@ def verdicts(values: str, edges: str | None = "passes", errors: str | None = "pa
     return {"values": values, "edges": edges, "errors": errors}
 
 
+def report_of(spec="", modules=(), **said):
+    """Return the text of a report: of given modules, or of one with the verdict on an equation."""
+    one = {"module": "one", "equations": {spec: said}}
+    return json.dumps({"format": FORMAT, "modules": [one] if spec else modules})
+
+
 @pytest.fixture
 def reports(tmp_path):
     """The files of two reports: one of two modules, one of a program."""
@@ -80,6 +86,11 @@ def test_the_command_prints_the_table(reports):
     [
         (None, "must be a report of --report-json: "),
         ("{", "must be a report of --report-json: "),
+        (100000 * "[", "must be a report of --report-json: "),
+        (report_of(modules=None), "must be a report of --report-json: TypeError"),
+        (report_of(modules=[{"module": "one"}]), "must be a report of --report-json: KeyError"),
+        (report_of("HubKV-6"), "must be a report of --report-json: KeyError"),
+        (report_of("HubKV-999", **verdicts("passes")), "has equations that are unknown here: Hub"),
         ("[]", f"must be a report of format {FORMAT}, got None"),
         ('{"format": 1}', f"must be a report of format {FORMAT}, got 1"),
     ],

@@ -35,7 +35,15 @@ def gate(scores, corrected, ratio, power=2.0):
     mixed = (1 - strength) * scores.astype(wide) + strength * corrected.astype(wide)
     return mixed.astype(scores.dtype)
 
-kv = adapted(SimpleNamespace(gate=gate))
+def window_kernel(tokens, radius, dtype=np.float32):
+    for value in (tokens, radius):
+        refuse_unless(isinstance(value, int) and value is not True, TypeError, "number")
+        refuse_unless(value >= 0, ValueError, "range")
+    refuse_unless(isinstance(dtype, np.dtype | type), TypeError, "dtype")
+    refuse_unless(np.dtype(dtype).kind == "f", TypeError, "dtype")
+    return (np.arange(tokens) <= radius).astype(dtype)
+
+kv = adapted(SimpleNamespace(gate=gate, window_kernel=window_kernel))
 """
 
 
@@ -43,7 +51,8 @@ def test_a_module_over_arrays_passes_and_bfloat16_is_left_out(suite, elsewhere):
     (elsewhere / "arrays.py").write_text(ARRAYS)
     done = suite("arrays:kv", "-rs", only=())
     assert done.returncode == pytest.ExitCode.OK, done.stdout
-    assert "gate      passes   passes   passes" in done.stdout
+    assert "gate           passes   passes   passes" in done.stdout
+    assert "window_kernel  passes   passes   passes" in done.stdout
     assert "NumPy has no bfloat16" in done.stdout  # a law at that dtype alone
 
 

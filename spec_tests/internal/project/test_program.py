@@ -1,113 +1,157 @@
 """A program passes the suite over a pipe; one that does not answer is reported and restarted."""
 
 import json
+import os
+import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 
 import pytest
 import torch
 
+from spec_tests import program
 from spec_tests.index import ROOT
 from spec_tests.json_values import DTYPES, read, written
+from spec_tests.limits import STRIKES, DoesNotEnd, Limit
+from spec_tests.program import NoAnswer, NotAProgram, Program, ProgramEnded
 
-FAULTS = {
-    "ends": "sys.exit('out of luck')",
-    "is killed": "os.kill(os.getpid(), signal.SIGKILL)",
-    "writes a word": "print('hello', flush=True)",
-    "writes another id": "write(id=call['id'] + 1, result=kept)",
-    "writes no value": "write(id=call['id'], result={'float32': ['word']})",
-    "writes another error": "write(id=call['id'], error='other')",
-    "writes an unknown tag": "write(id=call['id'], result={'float33': [1]})",
-    "writes lists of two lengths": "write(id=call['id'], result={'int64': [[1, 2], [3]]})",
-    "writes a half as an integer": "write(id=call['id'], result={'int64': [1.5]})",
-    "writes an integer out of range": "write(id=call['id'], result={'uint8': [-1]})",
-    "writes a shape without elements": "write(id=call['id'], result={'shape': [2], 'of': 'int64'})",
-    "hangs": "time.sleep(60)",
-}
-PROGRAM = """
-import json
-import os
-import signal
-import sys
-import time
-from fractions import Fraction
-from pathlib import Path
-
-def write(**message):
-    print(json.dumps(message), flush=True)
-
-with (Path(__file__).parent / "starts").open("a") as file:
-    print(os.getpid(), file=file)
-time.sleep({start})
-write(protocol=1, functions=["kept_count"])
+OFFER = 'print(json.dumps({"protocol": 1, "functions": ["kept_count"]}), flush=True)'
+ANSWERS = """
 for line in sys.stdin:
     call = json.loads(line)
-    inputs = call["inputs"]
-    kept = int((1 - Fraction(str(inputs["ratio"]))) * inputs["pool"])
-    if inputs["pool"] == 100:
-        {fault}
-    else:
-        write(id=call["id"], result=kept)
+    print(json.dumps({"id": call["id"], "result": 3}), flush=True)
 """
+CALL = ("kept_count", {"pool": 6, "ratio": 0.5})
 
 
 @pytest.fixture
-def run(suite, tmp_path):
-    """Return a function that runs the vectors of `kept_count` on a program with a fault."""
+def start(monkeypatch):
+    """Return a function that starts a program from its text; no wait takes long."""
+    started = []
+    for name, short in dict(GRACE=0.3, LONGEST=10**5).items():
+        monkeypatch.setattr(program, name, short)
 
-    def run_with(fault: str, start: float = 0.0):
-        program = tmp_path / "program.py"
-        text = PROGRAM.replace("{fault}", FAULTS[fault]).replace("{start}", str(start))
-        program.write_text(text)
-        command = shlex.join([sys.executable, str(program)])
-        words = ("--command", command, "--call-limit", "1", "-k", "test_vector")
-        done = suite(*words, only=("test_vectors.py",))
-        assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout + done.stderr
-        return done.stdout, len((tmp_path / "starts").read_text().splitlines())
+    def start_program(text: str, launcher: str = "{}") -> Program:
+        text = f"import json, os, resource, sys, time\n{text}"
+        started.append(Program(launcher.format(shlex.join([sys.executable, "-IS", "-c", text]))))
+        return started[-1]
 
-    return run_with
-
-
-ENDS, NO_ANSWER = "The program ends", "The program writes no answer"
+    yield start_program
+    for one in started:
+        one.stop()
 
 
 @pytest.mark.parametrize(
-    ("fault", "cause", "got"),
+    ("text", "says"),
     [
-        ("ends", ENDS, "ended with status 1: out of luck"),
-        ("is killed", ENDS, "ended by signal 9"),
-        ("writes a word", NO_ANSWER, "a line must be JSON, got 'hello'"),
-        ("writes another id", NO_ANSWER, "id must be 1, got"),
-        ("writes no value", NO_ANSWER, "no value: "),
-        ("writes another error", NO_ANSWER, "error must be 'value'"),
-        ("writes an unknown tag", NO_ANSWER, "there is no value {'float33': ...}"),
-        ("writes lists of two lengths", NO_ANSWER, "no value: "),
-        ("writes a half as an integer", NO_ANSWER, "elements must be of int64"),
-        ("writes an integer out of range", NO_ANSWER, "in the range of uint8"),
-        ("writes a shape without elements", NO_ANSWER, "shape must have a 0"),
+        ("time.sleep(60)", "no line within 0.2 s"),
+        ("os.close(1); time.sleep(60)", "closed its output"),
+        ("os.fork() or time.sleep(60)", "ended with status 0"),
+        ("while True: sys.stdout.write(10**4 * 'x')", "must have less than 100000 bytes, got 'xx"),
+        ("print(10**4 * '[')", r"a line must be JSON, got '\[\["),
+        ('print(\'{"protocol": 1, "functions": 5}\')', "must have functions, a list of names, got"),
+        ('print(\'{"protocol": 1, "functions": [], "dtypes": [[]]}\')', "must have dtypes"),
+        ("print('\\33[1m\u202e')", r"got '\\x1b\[1m\\u202e'"),
+        ("sys.exit('error: \\33[1m')", r"status 1: error: \\x1b\[1m$"),
     ],
-    ids=lambda text: text if text in FAULTS else "",
 )
-def test_a_call_without_an_answer_is_named_and_the_next_one_passes(run, fault, cause, got):
-    report, starts = run(fault)
-    assert f"1. {cause} (level: values)" in report
-    assert got in report
-    assert "2 tests: 1 failed, 1 passed" in report  # the vector of 100, and the one after it
-    assert starts > 1
+def test_a_first_line_that_does_not_come_or_is_wrong_is_told(start, monkeypatch, text, says):
+    monkeypatch.setattr(program, "START", 0.2 if says.startswith("no line") else 60.0)
+    with pytest.raises(NotAProgram, match=says):
+        start(text)
 
 
-def test_a_call_that_hangs_is_named_and_the_program_started_again(run):
-    report, starts = run("hangs")
-    assert "1. Does not end (level: values)" in report
-    assert "DoesNotEnd: still running after" in report
-    assert starts > 1
+def test_what_a_launcher_started_ends_with_it(start):
+    inner = start(f"{OFFER}\ntime.sleep(60)", 'sh -c \'"$0" "$@"; true\' {}')
+    inner.stop()
+    inner.errors_end.join(0.4)  # the last process that could write has ended
+    assert not inner.errors_end.is_alive()
 
 
-def test_the_call_after_one_that_hangs_passes_however_long_the_start_takes(run):
-    report, _ = run("hangs", start=0.2)
-    assert "2 tests: 1 failed, 1 passed" in report
+def test_a_signal_to_the_suite_ends_the_program_first(start):
+    seen, before = [], signal.getsignal(signal.SIGUSR1)
+    signal.signal(signal.SIGUSR1, lambda *_: seen.append(ending.process.poll()))
+    ending = start(f"{OFFER}\ntime.sleep(60)")
+    program.stop_at_signal(ending, signal.SIGUSR1)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    signal.signal(signal.SIGUSR1, before)
+    assert seen == [-signal.SIGKILL]
+
+
+def test_a_program_that_ends_after_each_answer_is_served_unless_it_ends_with_an_error(start):
+    right, wrong = (start(f"{OFFER}{ANSWERS}    sys.exit({status})") for status in (0, 1))
+    assert [right.answer(*CALL) for _ in range(4)] == [3] * 4
+    assert wrong.answer(*CALL) == 3
+    wrong.process.wait()
+    with pytest.raises(ProgramEnded, match="ended with status 1, after the answer before"):
+        wrong.restart_if_ended()
+
+
+def test_a_program_that_does_not_start_again_is_given_up(start, tmp_path):
+    flag = tmp_path / "started"
+    silent = start(f"if os.path.exists('{flag}'): time.sleep(60)\nopen('{flag}', 'w')\n{OFFER}")
+    silent.restart_limit = 0.05
+    silent.process.wait()
+    for says in (*["does not start again"] * STRIKES, "not started again"):
+        with pytest.raises(NoAnswer, match=says):
+            silent.restart_if_ended()
+
+
+def test_memory_and_what_is_kept_of_stderr_are_limited_from_the_first_start(start):
+    limit = ANSWERS.replace("3}", "resource.getrlimit(resource.RLIMIT_DATA)[0]}")
+    loud = start(f"{OFFER}\nfor _ in range(20): sys.stderr.write(10**5 * 'x')\n{limit}")
+    assert 2**31 < loud.answer(*CALL) < 2**31 + 2**28 or sys.platform != "linux"
+    assert sum(map(len, loud.errors)) <= program.KEPT**2
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "says"),
+    [
+        ("sys.exit('out of luck')", ProgramEnded, "ended with status 1: out of luck"),
+        ("os.kill(os.getpid(), 9)", ProgramEnded, "ended by signal 9"),
+        ("print('hello', flush=True)", NoAnswer, "a line must be JSON, got 'hello'"),
+        ("write(id=9, result=3)", NoAnswer, "id must be 1, got"),
+        ("write(id=1, result={'float32': ['word']})", NoAnswer, "no value: "),
+        ("write(id=1, error='other')", NoAnswer, "error must be 'value'"),
+        ("write(id=1, result={'float33': [1]})", NoAnswer, "there is no value {'float33': ...}"),
+        ("write(id=1, result={'int64': [[1, 2], [3]]})", NoAnswer, "no value: "),
+        ("write(id=1, result={'int64': [1.5]})", NoAnswer, "elements must be of int64"),
+        ("write(id=1, result={'uint8': [-1]})", NoAnswer, "in the range of uint8"),
+        ("write(id=1, result={'shape': [2], 'of': 'int64'})", NoAnswer, "shape must have a 0"),
+        ("time.sleep(60)", DoesNotEnd, "still running after"),
+        ("os.close(0); os.close(1); time.sleep(60)", ProgramEnded, "closed its output"),
+    ],
+)
+def test_a_call_without_an_answer_is_named_and_the_next_one_passes(start, fault, error, says):
+    faulty = start(
+        f"def write(**said): print(json.dumps(said), flush=True)\n{OFFER}"
+        + ANSWERS.replace("    print", f"    if call['id'] == 1:\n        {fault}\n    print")
+    )
+    limit = Limit(0.2 if error is DoesNotEnd else 20.0)
+    with pytest.raises(error, match=re.escape(says)), limit.on("kept_count"):
+        faulty.answer(*CALL)
+    faulty.restart_if_ended()
+    assert faulty.answer(*CALL) == 3
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [("sys.exit()", "The program ends"), ("time.sleep(60)", "Does not end")],
+)
+def test_the_card_names_the_cause_and_the_rest_of_the_run_passes(suite, tmp_path, fault, cause):
+    answer = ANSWERS.replace("3}", "int(call['inputs']['pool'] / 2)}")
+    answer = answer.replace(
+        "    print", f"    if call['inputs']['pool'] == 100:\n        {fault}\n    print"
+    )
+    (tmp_path / "program.py").write_text(f"import json, sys, time\n{OFFER}{answer}")
+    command = shlex.join([sys.executable, f"{tmp_path}/program.py"])
+    words = ("--command", command, "--call-limit", "1", "-k", "test_vector")
+    done = suite(*words, only=("test_vectors.py",))
+    assert f"1. {cause} (level: values)" in done.stdout
+    assert "2 tests: 1 failed, 1 passed" in done.stdout  # the vector of 100, and the one after it
 
 
 @pytest.mark.parametrize("exact", [True, False], ids=["base64", "lists"])

@@ -73,6 +73,7 @@ def card_of(report, name):
 
 
 def test_a_heading_is_a_cause(account):
+    assert account[0].count("  It also does not refuse a bad `radius`") == 1
     card = card_of(account[1], "hub_mask")
     found = {failure["heading"]: failure for failure in card["failures"]}
     assert found.keys() == {
@@ -403,7 +404,7 @@ def test_a_level_leaves_out_what_fails_above_it(suite, elsewhere, level, code):
     (elsewhere / "tied.py").write_text(WRONG.partition("def gate")[0])
     done = suite("tied", "--level", level, only=EVERY)
     assert done.returncode == code, done.stdout
-    assert "missing errors" not in done.stdout.lower()
+    assert "does not refuse" not in done.stdout
     assert ("numbers tie" in done.stdout) == (level == "edges")
 
 
@@ -483,6 +484,60 @@ def test_a_law_that_breaks_says_what_it_compares_beside_the_call_that_gave_it(py
     assert fault.kind == "breaks a law"
     assert fault.call.inputs["gamma"] == 0.25
     assert_equal((fault.expected, fault.got), (DISCOUNT["scores"], first))
+
+
+@pytest.mark.parametrize("repeats", [1, 2**14])
+def test_several_minus_infinities_are_ties_in_large_calls_too(repeats):
+    def last_of_equals(scores, *_, keep):
+        return reference.retain(scores.flip(-1), keep=keep).flip(-1)
+
+    scores = torch.tensor([0.5, -torch.inf, -torch.inf, 0.25]).repeat(repeats)
+    fault = fault_of("retain", last_of_equals, dict(scores=scores, keep=3 * repeats))
+    assert (fault.kind, fault.edge) == ("wrong values", "ties")
+
+
+def test_a_wrong_count_is_shown_on_finite_scores_and_a_plain_ratio():
+    def one_more(scores, *_, ratio):
+        return reference.retain(scores, keep=reference.kept_count(scores.numel(), ratio) + 1)
+
+    scores = torch.tensor([-torch.inf, 0.123, 0.456])
+    fault = fault_of("retain", one_more, dict(scores=scores, ratio=0.4321))
+    assert fault.call
+    small = shrink_fault(fault, fault.call)
+    assert small.call
+    assert small.call.inputs["scores"].isfinite().all()
+    assert small.call.inputs["ratio"] == 0.5
+
+
+def claims_of(kind, edge, *lies):
+    """Return the claims of a failure, which its likely mutants explain."""
+    said = dict(function="gate", equations=(), follows=(), snippet="print()", vacuous=False)
+    level = "edges" if edge else "values"
+    return [said | dict(kind=kind, edge=edge, level=level, lies=lies, test=f"{kind} {edge}")]
+
+
+@pytest.mark.parametrize(
+    ("claims", "headings"),
+    [
+        (claims_of("wrong values", "ties", "a lie"), 1),
+        (claims_of("wrong type or shape", "", "a lie"), 1),
+        (claims_of("breaks a law", "dtype"), 1),
+        (claims_of("wrong values", "ties", "another"), 2),
+        (claims_of("crashes", "", "a lie"), 2),
+    ],
+)
+def test_a_likely_cause_or_a_wrong_result_takes_in_other_failures(claims, headings):
+    made = report_data.group_by_cause(claims_of("wrong values", "", "a lie") + claims)
+    assert len(made) == headings
+    assert made[0]["level"] == "values"
+
+
+def test_of_a_list_or_a_tensor_that_is_cut_the_different_element_is_shown():
+    expected = torch.linspace(0.1, 0.2, 60, dtype=torch.float64)
+    actual = expected.index_fill(0, torch.tensor(59), 7)
+    where, right, wrong = first_difference([1, expected], [1, actual], are_equal)
+    assert (where, wrong) == ("[1][59]", 7)
+    assert_equal(right, expected[59])
 
 
 def in_place(scores, hubs, gamma=0.5):

@@ -148,7 +148,7 @@ def test_the_card_that_the_docs_print_is_what_a_run_prints(elsewhere):
 def counted(text):
     """Return the output without the parts that a new law changes: test counts and names."""
     text = re.sub(r"\d+( of \d+)? (tests|failed|passed)", r"some \2", text)
-    return re.sub(r"also fails .*?\n\n", "", text, flags=re.DOTALL)
+    return re.sub(r"also fails .*?\n\n|not asked of .*?\n", "", text, flags=re.DOTALL)
 
 
 IDLE = """
@@ -207,6 +207,46 @@ def test_a_module_that_offers_nothing_is_a_usage_error(suite, elsewhere, text, w
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+OTHER_ENDS = """
+import functools, sys
+import pytest
+import reference
+
+@functools.wraps(reference.hub_mask)
+def hub_mask(scores, radius=2, protected=None):
+    return reference.hub_mask(scores, radius, protected) & (scores < 0.5)
+
+def gate(scores, corrected, ratio, power=2.0):
+    what = "gate"
+    raise NotImplementedError(what)
+
+def discount(scores, hubs, gamma=0.25):
+    sys.exit(3)
+
+def kept_count(pool, ratio):
+    pytest.skip("no")
+"""
+
+
+def test_what_is_wrapped_is_judged_and_what_is_not_asked_is_told(suite, elsewhere):
+    (elsewhere / "ends.py").write_text(OTHER_ENDS)
+    words = ("-k", "test_agrees_with_reference or test_signature", "--report-json", "ends.json")
+    done = suite("ends", *words, only=("test_agreement.py", "hubkv"))
+    (module,) = json.loads((elsewhere / "ends.json").read_text())["modules"]
+    failures = {card["function"]: card["failures"] for card in module["functions"]}
+    got = {name: found[-1]["claims"][0]["got"] for name, found in failures.items() if found}
+    assert "torch.tensor" in got.pop("hub_mask")
+    assert got == {
+        "discount": "RuntimeError: raised SystemExit: 3",
+        "kept_count": "RuntimeError: raised Skipped: no",
+    }
+    assert module["unsupported"] == {"gate": 1}
+    assert "skipped as not supported, tests of gate (1)" in done.stdout
+    assert "gamma must have the default 0.5, got 0.25" in done.stdout
+    assert any("hubkv_refine" in names for names in module["not_asked"]["HubKV-10"])
+    assert "not asked of HubKV-10: " in done.stdout
 
 
 NEVER = """
@@ -313,10 +353,24 @@ def test_a_sparse_tensor_is_refused_by_a_module_as_by_the_reference(suite, elsew
     assert done.returncode == pytest.ExitCode.OK, done.stdout
 
 
-def test_an_unknown_device_is_a_usage_error(suite):
-    done = suite("theirs:partial", "--device", "banana")
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("--device", "banana", "--device: "),
+        *(
+            ("--call-limit", text, "must be seconds from 0 to 86400")
+            for text in ("nan", "inf", "-1")
+        ),
+        ("--xfails", "binary", "--xfails: 'utf-8' codec"),
+        ("--report-json", "nowhere/report.json", "nowhere/report.json: No such file or directory"),
+        ("--report-html", ".", "--report-html: . is a folder"),
+    ],
+)
+def test_a_value_that_an_option_cannot_have_is_a_usage_error(suite, elsewhere, option, value, says):
+    (elsewhere / "binary").write_bytes(b"\xff")
+    done = suite("theirs:partial", f"{option}={value}", "-k", VECTOR)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "--device: " in done.stderr
+    assert says in done.stderr
     assert "Traceback" not in done.stderr
 
 
