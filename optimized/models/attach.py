@@ -158,7 +158,7 @@ def detach(model: PreTrainedModel) -> PreTrainedModel:
 def mark_of(model: PreTrainedModel) -> int:
     """Return a checksum of a few numbers of each parameter, which identifies the model."""
     weights = (weight.detach() for weight in model.parameters() if not weight.is_meta)
-    few = [x.flatten()[:: max(1, x.numel() // 8)].double().cpu() for x in weights if x.numel()]
+    few = [x.flatten()[:: max(1, x.numel() // 8)].cpu().double() for x in weights if x.numel()]
     some = torch.cat(few).tolist() if few else []
     return crc32(repr((model.config.model_type, some)).encode())
 
