@@ -183,6 +183,15 @@ def require_mask_of_all_tokens(valid: Any, batch: int, tokens: int) -> None:
         )
 
 
+def require_flags_of_ids(flags: Tensor, ids: Tensor, seen: int) -> None:
+    """Refuse a mask, or its positions, of another length than the ids with or without the seen."""
+    if flags.shape[-1] not in (ids.shape[1], seen + ids.shape[1]):
+        raise ValueError(
+            f"attention_mask must have a flag for each of the {ids.shape[1]} ids, got "
+            f"{flags.shape[-1]}"
+        )
+
+
 def require_batch_token_mask(valid: Any) -> None:
     """Refuse an attention mask that is not of shape (batch, tokens)."""
     if valid is not None and (not isinstance(valid, Tensor) or valid.ndim != 2):
@@ -208,8 +217,8 @@ def count_hidden_tail(flags: Tensor, known: Tensor | None, ends: bool) -> Tensor
         missing = known is None and bool((flags != before)[:, 0].any())
         why = ": pass the mask to `compressed`, too" if missing else ""
         raise ValueError(
-            "attention_mask must not change for the tokens that the cache has seen, got "
-            f"another{why}"
+            "attention_mask must not change for the tokens that the cache has seen, padding "
+            f"included, got another{why}"
         )
     if not ends and bool(gone.any()):
         raise ValueError(
