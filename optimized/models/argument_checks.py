@@ -140,6 +140,12 @@ def require_language_model(model: Any) -> None:
         raise TypeError(
             f"model must be a causal language model of transformers, got {named}: {says}"
         )
+    shards = any(hasattr(x, "device_mesh") for x in model.parameters())  # of DTensor
+    if shards or (getattr(model, "_tp_size", None) or 1) > 1:
+        raise ValueError(
+            "model must be whole in one process, got one whose weights are sharded over ranks "
+            "(tensor parallelism, `tp_plan`), which is not supported: load it without `tp_plan`"
+        )
 
 
 def raise_not_a_system(given: Any) -> NoReturn:
@@ -331,13 +337,13 @@ def require_batch_size(new: Tensor, batch: int) -> None:
         )
 
 
-def require_ids_in_vocabulary(ids: Tensor, size: int) -> None:
+def require_ids_in_vocabulary(ids: Tensor, size: int, name: str = "input_ids") -> None:
     """Refuse ids that a model has no embedding for."""
     lowest, highest = ids.aminmax()
     if lowest < 0 or highest >= size:
         wrong = lowest if lowest < 0 else highest
         raise ValueError(
-            f"input_ids must be in the model's vocabulary, 0 to {size - 1}, got {wrong}: is the "
+            f"{name} must be in the model's vocabulary, 0 to {size - 1}, got {wrong}: is the "
             "tokenizer this model's?"
         )
 
@@ -380,6 +386,11 @@ def require_token_ids(ids: Tensor, valid: Tensor | None) -> None:
             raise TypeError(f"attention_mask must be a tensor, got {type(valid).__name__}{says}")
         checks.shaped("attention_mask", valid, ids.shape)
         require_left_padding("attention_mask", valid.to(torch.bool))
+        if not bool((valid[:, -1] == 1).all()):
+            raise ValueError(
+                "attention_mask must be 1 at each token and 0 at padding, and each row must end "
+                f"with a token, got {valid[:, -1].tolist()} at the ends of the rows"
+            )
 
 
 def require_same_device(model: Any, ids: Tensor) -> None:
@@ -390,6 +401,22 @@ def require_same_device(model: Any, ids: Tensor) -> None:
         raise ValueError(
             f"input_ids must be on the device of the model, {home}, got {ids.device}: "
             "`input_ids.to(model.device)`"
+        )
+
+
+def require_one_device(name: str, layers: Sequence[nn.Module]) -> None:
+    """Refuse a model whose layers are on several devices for a system that evicts."""
+    hooks = (getattr(one, "_hf_hook", None) for one in layers)
+    homes = [getattr(hook, "execution_device", None) for hook in hooks]
+    for place, layer in enumerate(layers):
+        weight = next(layer.parameters(), None)
+        if homes[place] is None and weight is not None and not weight.is_meta:
+            homes[place] = weight.device
+    found = sorted({str(torch.device(home)) for home in homes if home is not None})
+    if len(found) > 1:
+        raise ValueError(
+            f"model must be on one device for {name!r}, which compares entries of all layers, got "
+            f"{' and '.join(found)}: load it without `device_map`, or take a quantiser"
         )
 
 

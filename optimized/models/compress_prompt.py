@@ -17,8 +17,9 @@ from optimized import DecodingConfig, GraphSettings, HexConfig, Scored, kept_cou
 from optimized.models import argument_checks as checks
 from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.attach import attach
-from optimized.models.attention import input_device
+from optimized.models.attention import decoder_of, input_device
 from optimized.models.decoding_cache import SCORES, DecodingTransformersCache
+from optimized.models.eviction_cache import EvictionCache
 from optimized.models.fastkvzip_gates import load_gates
 from optimized.models.hex import HexTransformersCache
 from optimized.models.layer import AttendingCache, count_full_attention_layers, is_latent
@@ -129,6 +130,8 @@ def compressed(
     if made is not None or not one.evicts:
         checks.require_known_settings(one.name, own, ())
     attach(model)
+    if one.evicts and interval is None:
+        checks.require_one_device(one.name, decoder_of(model).layers)
     if stores or interval is not None:
         checks.reject_latent_attention(is_latent(model.config))
     for name, budget in (("ratio", ratio), ("keep", keep)):
@@ -174,8 +177,12 @@ def compressed(
     if made is None:
         own = reading_settings(str(one.scorer), reading) | with_gates(model, str(one.scorer), own)
         made = scorer(str(one.scorer), model, kv, **own)
-    if one.then is not None and input_ids.shape[1] > 1:  # codes cannot remove the last token
+    if one.then is not None:  # codes cannot remove the last token
         inputs = inputs.without_last()
+        if not inputs.ids.shape[1]:
+            cache = EvictionCache(model.config)
+            cache.open = True
+            return cache
     prompt = prefill(
         model, inputs.ids, inputs.mask, chunk=chunk, watch=[made.watch], **inputs.extra
     )

@@ -34,7 +34,21 @@ class Named(str):
     """The name of a module."""
 
 
-class LastingLayer:
+class Saved:
+    """An object that can be pickled although it holds modules: by their names."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state to pickle, with modules replaced by their names."""
+        state = vars(self).items()
+        return {name: Named(x.__name__) if isinstance(x, ModuleType) else x for name, x in state}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a pickled state, and import the modules it names."""
+        for name, x in state.items():
+            vars(self)[name] = import_module(x) if isinstance(x, Named) else x
+
+
+class LastingLayer(Saved):
     """A cache layer that changes no tensor in place that a copy shares."""
 
     def settle(self) -> None:
@@ -51,16 +65,6 @@ class LastingLayer:
         vars(copy).update(vars(self))
         memo[id(self)] = copy
         return copy
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state to pickle, with modules replaced by their names."""
-        state = vars(self).items()
-        return {name: Named(x.__name__) if isinstance(x, ModuleType) else x for name, x in state}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a pickled state, and import the modules it names."""
-        for name, x in state.items():
-            vars(self)[name] = import_module(x) if isinstance(x, Named) else x
 
 
 class AttendingLayer(LastingLayer, CacheLayerMixin):

@@ -11,7 +11,7 @@ import optimized
 from optimized import Scored
 from optimized.models.attention import Softmax
 from optimized.models.eviction_cache import EvictionCache, EvictionLayer, ragged_without_positions
-from optimized.models.layer import AttendingCache, AttendingLayer
+from optimized.models.layer import AttendingCache, AttendingLayer, Saved
 from optimized.models.quantized import QUANTIZERS, quantize, restore
 from optimized.models.systems import System, hex_settings, refinement_settings
 
@@ -39,7 +39,7 @@ def restore_tokens(
     return kv.hex_read(held)
 
 
-class Codes:
+class Codes(Saved):
     """The quantised entries of one layer; heads that keep equally many entries are stored together.
 
     Args:
@@ -59,7 +59,7 @@ class Codes:
         reading: str,
         kv: ModuleType,
     ) -> None:
-        self.how = system, reading, kv
+        self.system, self.reading, self.kv = system, reading, kv
         self.offsets = None if layer.old is None else layer.old.offsets
         keys, values = layer.whole if layer.old is None else layer.old[:2]
         self.empty = keys[..., :0, :].clone(), values[..., :0, :].clone()
@@ -84,8 +84,8 @@ class Codes:
 
     def read(self) -> tuple[Tensor, Tensor]:
         """Return restored keys and values: dense, or concatenated head after head."""
-        system, reading, kv = self.how
-        parts = [restore_tokens(system, one, reading, kv) for one in self.held if one is not None]
+        how = self.reading, self.kv
+        parts = [restore_tokens(self.system, x, *how) for x in self.held if x is not None]
         if not parts:
             return self.empty
         if self.offsets is None:

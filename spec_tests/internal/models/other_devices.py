@@ -25,6 +25,8 @@ class OtherDevices(TorchFunctionMode):
         """Run a function on the CPU, and place its results on the device that it asks for."""
         name = func.__name__ if func.__name__ != "__get__" else func.__self__.__name__
         kwargs = kwargs or {}
+        if func is torch.device:
+            return func(*args, **kwargs)
         given = [x for x in tree_iter((args, kwargs)) if isinstance(x, Tensor)]
         homes = dict.fromkeys(place_of(x) for x in given if x.ndim or isinstance(x, Away))
         if name in ("device", "is_cpu", "is_mps", "is_cuda"):

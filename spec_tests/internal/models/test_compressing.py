@@ -5,6 +5,7 @@ import threading
 import pytest
 import torch
 
+from optimized.models.attach import is_attached
 from spec_tests.internal.models.random_model import (
     TOKENS,
     VOCABULARY,
@@ -67,9 +68,41 @@ def test_an_error_leaves_the_model_as_it_was():
 def test_a_cache_that_is_given_is_kept():
     model = new_model("llama")
     with models.compressing(model, "snapkv", keep=4):
-        held = transformers.DynamicCache()
+        held = models.compressed(model, "full", IDS, MASK)
         assert generate(model, IDS, MASK, held).shape == (2, TOKENS + 8)
         assert held.get_seq_length() == TOKENS + 7
+
+
+def test_what_would_not_be_compressed_is_refused():
+    model = new_model("llama")
+    with models.compressing(model, "snapkv", keep=4):
+        with pytest.raises(ValueError, match=r"within `compressing`.*an empty DynamicCache"):
+            generate(model, IDS, MASK, transformers.DynamicCache())
+        for call in (lambda: model(IDS), lambda: model(inputs_embeds=torch.zeros(1, 5, 32))):
+            with pytest.raises(ValueError, match=r"through `generate` within `compressing`.*token"):
+                call()
+    assert model(IDS).logits.shape[:2] == IDS.shape
+
+
+def test_a_generation_outlives_the_context():
+    model, found, steps = new_model("llama"), [], threading.Event()
+    ended = threading.Event()
+
+    def wait(ids, scores, **_):
+        steps.set()
+        ended.wait(20)
+        return torch.zeros(len(ids), dtype=torch.bool)
+
+    with models.compressing(model, "snapkv", keep=9):
+        expected = generate(model, IDS, MASK)
+        how = dict(stopping_criteria=[wait])
+        run = threading.Thread(target=lambda: found.append(generate(model, IDS, MASK, **how)))
+        run.start()
+        assert steps.wait(20)
+    ended.set()
+    run.join()
+    assert torch.equal(found[0], expected)
+    assert not is_attached(model)
 
 
 def test_padding_is_found_where_no_mask_is_given():
