@@ -22,15 +22,25 @@ from optimized.models.decoding_cache import SCORES, DecodingTransformersCache
 from optimized.models.eviction_cache import EvictionCache
 from optimized.models.fastkvzip_gates import load_gates
 from optimized.models.hex import HexTransformersCache
-from optimized.models.layer import AttendingCache, count_full_attention_layers, is_latent
+from optimized.models.layer import (
+    AttendingCache,
+    count_full_attention_layers,
+    is_latent,
+    key_heads_and_width,
+)
 from optimized.models.prefill import Prefilled, prefill, read
-from optimized.models.quantized import QUANTIZERS, QuantizedTransformersCache
+from optimized.models.quantized import (
+    QUANTIZERS,
+    QuantizedTransformersCache,
+    require_whole_groups,
+)
 from optimized.models.quantized_eviction import QuantizedEvictionCache
 from optimized.models.scorer import Scope, Scorer, Scores, lengths
 from optimized.models.scorers import SCORERS, scorer
 from optimized.models.selection import kept_entries
 from optimized.models.systems import (
     System,
+    compares_queries,
     hex_settings,
     reading_settings,
     refinement_name,
@@ -118,6 +128,12 @@ def compressed(
     keep = int(keep) if isinstance(keep, np.integer) else keep
     checks.require_budget(one, interval, ratio, keep)
     checks.one_of("reading", reading, READINGS)
+    if compares_queries(one, reading) and not (one.evicts and interval is None):
+        raise ValueError(
+            f"refined.kind must be 'kk', 'kv' or 'vv' for {one.name!r}, got "
+            f"{refinement_settings(one, reading).kind!r}: only a system that evicts once keeps the "
+            "queries of all tokens"
+        )
     if refined is not None and not (one.evicts or str(one.store).startswith("hex")):
         raise ValueError(
             f"refined must be None for {one.name!r}, which has no scores to refine, got {refined}"
@@ -178,13 +194,21 @@ def compressed(
         own = reading_settings(str(one.scorer), reading) | with_gates(model, str(one.scorer), own)
         made = scorer(str(one.scorer), model, kv, **own)
     if one.then is not None:  # codes cannot remove the last token
+        alike = bool(mask.all()) and (len(mask) == 1 or not one.shares_budget)
+        require_storable(one, model.config, alike, reading)
         inputs = inputs.without_last()
         if not inputs.ids.shape[1]:
             cache = EvictionCache(model.config)
             cache.open = True
             return cache
     prompt = prefill(
-        model, inputs.ids, inputs.mask, chunk=chunk, watch=[made.watch], **inputs.extra
+        model,
+        inputs.ids,
+        inputs.mask,
+        chunk=chunk,
+        watch=[made.watch],
+        keep_queries=compares_queries(one, reading),
+        **inputs.extra,
     )
     scores, kept = evict_by_scores(one, made, prompt, ratio, keep, reading, kv)
     if one.then is None:
@@ -193,6 +217,28 @@ def compressed(
     if scores is not None:
         paid = [(some.scores, layer) for some, layer in zip(scores.scored, kept, strict=True)]
     return QuantizedEvictionCache(prompt.cache, paid, system_named(one.then), reading, kv)
+
+
+def require_storable(one: System, config: Any, alike: bool, reading: str) -> None:
+    """Refuse heads of a width that a store behind `>` cannot quantise, before a prompt is read.
+
+    Heads that keep different numbers of entries are stored one by one. Where rows are `alike`, they
+    have the same budgets.
+    """
+    assert one.then is not None
+    require_whole_groups(one.then, config)
+    if not one.then.startswith("hex") or (alike and one.scope == "head"):
+        return
+    width, settings = key_heads_and_width(config)[1], hex_settings(system_named(one.then), reading)
+    try:
+        optimized.biregular_degrees(settings.block, width, settings.density)
+    except ValueError as error:
+        raise ValueError(
+            f"model must have wider heads for {one.name!r}, whose heads keep different numbers of "
+            f"entries and are stored one by one: {one.then} has no mask of its density on "
+            f"{width} channels; 'kcvt-3', 'kcvt-4' and 'gear' take any width, and a scorer with "
+            "@head keeps equally many entries in the heads of one row, which are stored together"
+        ) from error
 
 
 OPTIONS = tuple(

@@ -135,9 +135,7 @@ def compressing(
         within.end()
 
 
-def refuse_without_cache(
-    model: nn.Module, given: tuple[Any, ...], inputs: dict[str, Any]
-) -> None:
+def refuse_without_cache(model: nn.Module, given: tuple[Any, ...], inputs: dict[str, Any]) -> None:
     """Refuse a call of several tokens without a cache: a forward pre-hook within `compressing`."""
     if inputs.get("past_key_values") is not None:
         return
