@@ -143,8 +143,8 @@ def require_language_model(model: Any) -> None:
     shards = any(hasattr(x, "device_mesh") for x in model.parameters())  # of DTensor
     if shards or (getattr(model, "_tp_size", None) or 1) > 1:
         raise ValueError(
-            "model must be whole in one process, got one whose weights are sharded over ranks "
-            "(tensor parallelism, `tp_plan`), which is not supported: load it without `tp_plan`"
+            "model must be whole in one process, got weights that are sharded over ranks (tensor "
+            "parallelism): load it without `tp_plan`"
         )
 
 
@@ -388,8 +388,8 @@ def require_token_ids(ids: Tensor, valid: Tensor | None) -> None:
         require_left_padding("attention_mask", valid.to(torch.bool))
         if not bool((valid[:, -1] == 1).all()):
             raise ValueError(
-                "attention_mask must be 1 at each token and 0 at padding, and each row must end "
-                f"with a token, got {valid[:, -1].tolist()} at the ends of the rows"
+                "attention_mask must be 1 at tokens and 0 at padding on the left, got "
+                f"{valid[:, -1].tolist()} at the ends of rows"
             )
 
 
@@ -404,19 +404,13 @@ def require_same_device(model: Any, ids: Tensor) -> None:
         )
 
 
-def require_one_device(name: str, layers: Sequence[nn.Module]) -> None:
-    """Refuse a model whose layers are on several devices for a system that evicts."""
-    hooks = (getattr(one, "_hf_hook", None) for one in layers)
-    homes = [getattr(hook, "execution_device", None) for hook in hooks]
-    for place, layer in enumerate(layers):
-        weight = next(layer.parameters(), None)
-        if homes[place] is None and weight is not None and not weight.is_meta:
-            homes[place] = weight.device
-    found = sorted({str(torch.device(home)) for home in homes if home is not None})
-    if len(found) > 1:
+def require_one_device(name: str, weights: Iterable[Tensor]) -> None:
+    """Refuse weights on several devices for a system that evicts; they may be put away on none."""
+    homes = sorted({str(one.device) for one in weights if not one.is_meta})
+    if len(homes) > 1:
         raise ValueError(
             f"model must be on one device for {name!r}, which compares entries of all layers, got "
-            f"{' and '.join(found)}: load it without `device_map`, or take a quantiser"
+            f"{' and '.join(homes)}: load it without `device_map`, or take a quantiser"
         )
 
 

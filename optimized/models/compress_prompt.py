@@ -147,7 +147,7 @@ def compressed(
         checks.require_known_settings(one.name, own, ())
     attach(model)
     if one.evicts and interval is None:
-        checks.require_one_device(one.name, decoder_of(model).layers)
+        checks.require_one_device(one.name, decoder_of(model).layers.parameters())
     if stores or interval is not None:
         checks.reject_latent_attention(is_latent(model.config))
     for name, budget in (("ratio", ratio), ("keep", keep)):
@@ -234,10 +234,9 @@ def require_storable(one: System, config: Any, alike: bool, reading: str) -> Non
         optimized.biregular_degrees(settings.block, width, settings.density)
     except ValueError as error:
         raise ValueError(
-            f"model must have wider heads for {one.name!r}, whose heads keep different numbers of "
-            f"entries and are stored one by one: {one.then} has no mask of its density on "
-            f"{width} channels; 'kcvt-3', 'kcvt-4' and 'gear' take any width, and a scorer with "
-            "@head keeps equally many entries in the heads of one row, which are stored together"
+            f"model must have wider heads than {width} channels for {one.name!r}, which stores "
+            "them one by one, since they keep different numbers of entries: take 'kcvt-4' or "
+            "'gear' behind '>', or one prompt and a scorer with @head, which stores them together"
         ) from error
 
 

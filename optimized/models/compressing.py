@@ -1,6 +1,5 @@
 """A context in which `model.generate` compresses each prompt."""
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import signature
@@ -24,32 +23,18 @@ class Compressing:
         own: Callable[..., Any],
         system: Any,
         options: Mapping[str, Any],
-        last: Callable[[], None],
     ) -> None:
         self.model, self.own, self.system, self.options = model, own, system, options
-        self.uses, self.last, self.lock = 1, last, threading.Lock()
-
-    @contextmanager
-    def used(self) -> Iterator[None]:
-        """Count a use of the model; the end of the last one calls `last`."""
-        with self.lock:
-            self.uses += 1
-        try:
-            yield
-        finally:
-            self.end()
-
-    def end(self) -> None:
-        """End one use of the model."""
-        with self.lock:
-            self.uses -= 1
-            if not self.uses:
-                self.last()
+        self.running: list[None] = []
+        """An entry for each generation that runs, in any thread."""
 
     def __call__(self, inputs: Tensor | None = None, *given: Any, **more: Any) -> Any:
         """Generate from the compressed cache of the prompt."""
-        with self.used():
+        self.running.append(None)
+        try:
             return self.generate(more.pop("input_ids", inputs), *given, **more)
+        finally:
+            self.running.pop()
 
     def generate(self, ids: Tensor | None, *given: Any, **more: Any) -> Any:
         """Compress the prompt, unless a filled cache is given, and generate."""
@@ -59,7 +44,7 @@ class Compressing:
         if cache is not None:
             raise ValueError(
                 "past_key_values must be left out within `compressing`, or hold a prompt, got an "
-                f"empty {type(cache).__name__}, which would not be compressed"
+                f"empty {type(cache).__name__}"
             )
         told = more.get("generation_config") or self.model.generation_config
         if more.get("use_cache", told.use_cache) is False:
@@ -89,8 +74,8 @@ def compressing(
     Use it for `pipeline`, and for harnesses that call `generate` themselves. A call with a filled
     cache keeps that cache. A call of the model itself that reads several tokens without a cache is
     refused, since nothing would be compressed; that is how harnesses compute log-likelihoods. The
-    model is the same object for all threads. When the context ends, `generate` is restored, and
-    generations that run in other threads end as they began.
+    model is the same object for all threads. When the context ends, `generate` is restored; while
+    another thread still generates, the model stays attached.
 
     Args:
         model: a causal language model of `transformers`, in evaluation mode.
@@ -116,12 +101,7 @@ def compressing(
     own: Any = model.generate
     if isinstance(before, Compressing):
         raise ValueError("model must be in one `compressing` at a time, got one within another")
-
-    def restore() -> None:
-        if not attached and not isinstance(vars(model).get("generate"), Compressing):
-            detach(model)
-
-    within = Compressing(model, own, system, options, restore)
+    within = Compressing(model, own, system, options)
     vars(model)["generate"] = within
     refusing = model.register_forward_pre_hook(refuse_without_cache, with_kwargs=True)
     try:
@@ -132,7 +112,8 @@ def compressing(
             del vars(model)["generate"]
         else:
             vars(model)["generate"] = before
-        within.end()
+        if not attached and not within.running:  # a generation of another thread goes on
+            detach(model)
 
 
 def refuse_without_cache(model: nn.Module, given: tuple[Any, ...], inputs: dict[str, Any]) -> None:
@@ -144,10 +125,9 @@ def refuse_without_cache(model: nn.Module, given: tuple[Any, ...], inputs: dict[
     ids = known.get("inputs_embeds") if ids is None else ids
     if known.get("past_key_values") is None and ids is not None and ids.shape[1] > 1:
         raise ValueError(
-            "model must be called through `generate` within `compressing`, or with a cache in "
-            f"past_key_values, got {ids.shape[1]} tokens without one, of which nothing would be "
-            "compressed: compress the context with `compressed`, and call the model with that "
-            "cache and the tokens to score"
+            "model must be called through `generate` within `compressing`, or with a cache, got "
+            f"{ids.shape[1]} tokens without one: compress the context with `compressed`, then call "
+            "the model with that cache and the tokens to score"
         )
 
 

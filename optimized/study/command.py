@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain, count
 from pathlib import Path
@@ -161,8 +162,7 @@ def prepare(given: argparse.Namespace) -> Prepared:
     """
     if given.pictures and find_spec("matplotlib") is None:
         raise ValueError(
-            "--pictures must be left out without matplotlib: `pip install 'kvspec[models]'`, or "
-            "give --no-pictures"
+            "--no-pictures must be given without matplotlib: `pip install 'kvspec[models]'` has it"
         )
     on = device(given.device)
     torch.manual_seed(given.seed)
@@ -213,12 +213,8 @@ def measure(given: argparse.Namespace) -> "tuple[dict[str, Any], list[Picture]]"
         chosen = without_gates(chosen)
     rows = trials(chosen, given.ratios)
     weights = evaluate.weights(texts, rows)
-    if given.pictures:
-        from optimized.study.pictures import PICTURES, pictures
-
-        weights += [PICTURE * max(weights)] * len(PICTURES)
-    else:
-        pictures = None
+    drawing = import_module("optimized.study.pictures") if given.pictures else None
+    weights += [PICTURE * max(weights)] * len(drawing.PICTURES) if drawing else []
     with threads(few=model.num_parameters() < SMALL):
         if given.answer:
             try:
@@ -229,7 +225,7 @@ def measure(given: argparse.Namespace) -> "tuple[dict[str, Any], list[Picture]]"
             found = evaluate.evaluate(model, texts, rows, settings, progress.step)
             if found[0].refused is not None:
                 raise ValueError(f"the full cache cannot be measured: {found[0].refused}")
-            shown = list(pictures(model, texts, settings, progress.step)) if pictures else []
+            shown = list(drawing.pictures(model, texts, settings, progress.step)) if drawing else []
     command = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in vars(given).items()

@@ -54,8 +54,8 @@ def page(figures: dict[str, Any], shown: "Sequence[Picture]" = ()) -> str:
     rows = [row for row in figures["rows"] if row["refused"] is None]
     model = figures["model"]
     about, *notes = table.notes(figures)
-    charts = maps = drawn = []
-    if draws := find_spec("matplotlib") is not None:
+    charts, maps, drawn = ["<p>No charts: matplotlib is not installed.</p>"], [], []
+    if find_spec("matplotlib") is not None:
         from optimized.study.report_figures import papers
 
         charts, maps, drawn = pictures(rows, figures), heats(rows, figures), papers(shown)
@@ -66,7 +66,7 @@ def page(figures: dict[str, Any], shown: "Sequence[Picture]" = ()) -> str:
         f"{model['dtype']}, cache held in {model['cache']}. {escape(about)}</p>",
         *summary(figures),
         "<h2>Quality against bytes</h2>",
-        *(charts if draws else ["<p>Without charts, since matplotlib is not installed.</p>"]),
+        *charts,
         "<h2>Every row</h2>",
         rows_table(figures),
         *(f"<p class=soft>{escape(note)}</p>" for note in notes),

@@ -33,7 +33,7 @@ def test_matplotlib_is_needed_for_pictures_alone(checked_command, tmp_path):
         assert run.returncode == status, run.stderr
         assert out.exists() == (status == 0)
         if status:
-            assert "--pictures must be left out without matplotlib" in run.stderr
+            assert "--no-pictures must be given without matplotlib" in run.stderr
     assert "matplotlib is not installed" in (out / "report.html").read_text()
 
 
