@@ -93,7 +93,8 @@ class Beginning:
         if isinstance(cache, CallAwareCache) and first and isinstance(flags, Tensor):
             checks.require_flags_of_ids(flags, input_ids, cache.get_seq_length())
         if isinstance(cache, CallAwareCache) and first and every:
-            require_attachment(self.model).read_weights(self.model)
+            if known := attachment(self.model):
+                known.read_weights(self.model)
             cache.check_prefix(input_ids, mask)
             if seen := cache.get_seq_length():
                 if mask is not None and not bool(mask[:, -1].all()):
