@@ -148,23 +148,6 @@ def test_several_sequences_come_from_one_prompt():
     assert out.shape == (4, TOKENS + 8)
 
 
-def test_threads_take_turns_with_prompts_of_their_own():
-    model, found = new_model("llama"), {}
-    with models.compressing(model, "snapkv", keep=9):
-        expected = generate(model, IDS, MASK)
-
-        def ask(name: int) -> None:
-            found[name] = generate(model, IDS, MASK)
-
-        threads = [threading.Thread(target=ask, args=(name,)) for name in range(3)]
-        for one in threads:
-            one.start()
-        for one in threads:
-            one.join()
-    assert len(found) == 3
-    assert all(torch.equal(out, expected) for out in found.values())
-
-
 def test_threads_share_one_scorer():
     model = models.attach(new_model("llama"))
     scorer = models.scorer("snapkv", model, window=8)
