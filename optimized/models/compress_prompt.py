@@ -22,19 +22,10 @@ from optimized.models.decoding_cache import SCORES, DecodingTransformersCache
 from optimized.models.eviction_cache import EvictionCache
 from optimized.models.fastkvzip_gates import load_gates
 from optimized.models.hex import HexTransformersCache
-from optimized.models.layer import (
-    AttendingCache,
-    count_full_attention_layers,
-    is_latent,
-    key_heads_and_width,
-)
+from optimized.models.layer import AttendingCache, count_full_attention_layers, is_latent
 from optimized.models.prefill import Prefilled, prefill, read
-from optimized.models.quantized import (
-    QUANTIZERS,
-    QuantizedTransformersCache,
-    require_whole_groups,
-)
-from optimized.models.quantized_eviction import QuantizedEvictionCache
+from optimized.models.quantized import QUANTIZERS, QuantizedTransformersCache
+from optimized.models.quantized_eviction import QuantizedEvictionCache, require_storable
 from optimized.models.scorer import Scope, Scorer, Scores, lengths
 from optimized.models.scorers import SCORERS, scorer
 from optimized.models.selection import kept_entries
@@ -217,27 +208,6 @@ def compressed(
     if scores is not None:
         paid = [(some.scores, layer) for some, layer in zip(scores.scored, kept, strict=True)]
     return QuantizedEvictionCache(prompt.cache, paid, system_named(one.then), reading, kv)
-
-
-def require_storable(one: System, config: Any, alike: bool, reading: str) -> None:
-    """Refuse heads of a width that a store behind `>` cannot quantise, before a prompt is read.
-
-    Heads that keep different numbers of entries are stored one by one. Where rows are `alike`, they
-    have the same budgets.
-    """
-    assert one.then is not None
-    require_whole_groups(one.then, config)
-    if not one.then.startswith("hex") or (alike and one.scope == "head"):
-        return
-    width, settings = key_heads_and_width(config)[1], hex_settings(system_named(one.then), reading)
-    try:
-        optimized.biregular_degrees(settings.block, width, settings.density)
-    except ValueError as error:
-        raise ValueError(
-            f"model must have wider heads than {width} channels for {one.name!r}, which stores "
-            "them one by one, since they keep different numbers of entries: take 'kcvt-4' or "
-            "'gear' behind '>', or one prompt and a scorer with @head, which stores them together"
-        ) from error
 
 
 OPTIONS = tuple(
