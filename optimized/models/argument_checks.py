@@ -140,6 +140,12 @@ def require_language_model(model: Any) -> None:
         raise TypeError(
             f"model must be a causal language model of transformers, got {named}: {says}"
         )
+    shards = any(hasattr(x, "device_mesh") for x in model.parameters())  # of DTensor
+    if shards or (getattr(model, "_tp_size", None) or 1) > 1:
+        raise ValueError(
+            "model must be whole in one process, got weights that are sharded over ranks (tensor "
+            "parallelism): load it without `tp_plan`"
+        )
 
 
 def raise_not_a_system(given: Any) -> NoReturn:
@@ -183,6 +189,15 @@ def require_mask_of_all_tokens(valid: Any, batch: int, tokens: int) -> None:
         )
 
 
+def require_flags_of_ids(flags: Tensor, ids: Tensor, seen: int) -> None:
+    """Refuse a mask, or its positions, of another length than the ids with or without the seen."""
+    if flags.shape[-1] not in (ids.shape[1], seen + ids.shape[1]):
+        raise ValueError(
+            f"attention_mask must have a flag for each of the {ids.shape[1]} ids, got "
+            f"{flags.shape[-1]}"
+        )
+
+
 def require_batch_token_mask(valid: Any) -> None:
     """Refuse an attention mask that is not of shape (batch, tokens)."""
     if valid is not None and (not isinstance(valid, Tensor) or valid.ndim != 2):
@@ -208,8 +223,8 @@ def count_hidden_tail(flags: Tensor, known: Tensor | None, ends: bool) -> Tensor
         missing = known is None and bool((flags != before)[:, 0].any())
         why = ": pass the mask to `compressed`, too" if missing else ""
         raise ValueError(
-            "attention_mask must not change for the tokens that the cache has seen, got "
-            f"another{why}"
+            "attention_mask must not change for the tokens that the cache has seen, padding "
+            f"included, got another{why}"
         )
     if not ends and bool(gone.any()):
         raise ValueError(
@@ -322,13 +337,13 @@ def require_batch_size(new: Tensor, batch: int) -> None:
         )
 
 
-def require_ids_in_vocabulary(ids: Tensor, size: int) -> None:
+def require_ids_in_vocabulary(ids: Tensor, size: int, name: str = "input_ids") -> None:
     """Refuse ids that a model has no embedding for."""
     lowest, highest = ids.aminmax()
     if lowest < 0 or highest >= size:
         wrong = lowest if lowest < 0 else highest
         raise ValueError(
-            f"input_ids must be in the model's vocabulary, 0 to {size - 1}, got {wrong}: is the "
+            f"{name} must be in the model's vocabulary, 0 to {size - 1}, got {wrong}: is the "
             "tokenizer this model's?"
         )
 
@@ -371,6 +386,11 @@ def require_token_ids(ids: Tensor, valid: Tensor | None) -> None:
             raise TypeError(f"attention_mask must be a tensor, got {type(valid).__name__}{says}")
         checks.shaped("attention_mask", valid, ids.shape)
         require_left_padding("attention_mask", valid.to(torch.bool))
+        if not bool((valid[:, -1] == 1).all()):
+            raise ValueError(
+                "attention_mask must be 1 at tokens and 0 at padding on the left, got "
+                f"{valid[:, -1].tolist()} at the ends of rows"
+            )
 
 
 def require_same_device(model: Any, ids: Tensor) -> None:
@@ -381,6 +401,16 @@ def require_same_device(model: Any, ids: Tensor) -> None:
         raise ValueError(
             f"input_ids must be on the device of the model, {home}, got {ids.device}: "
             "`input_ids.to(model.device)`"
+        )
+
+
+def require_one_device(name: str, weights: Iterable[Tensor]) -> None:
+    """Refuse weights on several devices for a system that evicts; they may be put away on none."""
+    homes = sorted({str(one.device) for one in weights if not one.is_meta})
+    if len(homes) > 1:
+        raise ValueError(
+            f"model must be on one device for {name!r}, which compares entries of all layers, got "
+            f"{' and '.join(homes)}: load it without `device_map`, or take a quantiser"
         )
 
 

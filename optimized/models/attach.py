@@ -1,7 +1,7 @@
 """Attach a model: hooks pass the inputs of its calls to our caches, which then attend."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from inspect import signature
 from typing import Any
 from zlib import crc32
@@ -32,12 +32,22 @@ ONE_AT_A_TIME = threading.RLock()
 class Attachment:
     """A forward pre-hook of the decoder that passes the inputs of a call to our cache."""
 
-    def __init__(self, own: str, shown: ModelTraits, mark: int) -> None:
-        self.mark = mark
-        """A number that identifies the model among others of its shape."""
+    def __init__(self, own: str, shown: ModelTraits, model: PreTrainedModel) -> None:
         self.own = own
         """Name of the attention implementation that the model had."""
         self.shown = shown
+        self.read_weights(model)
+
+    def read_weights(self, model: PreTrainedModel) -> None:
+        """Compute the mark of a model anew; `merge_adapter` changes weights unnoticed."""
+        self.kind, self.weights = model.config.model_type, [*model.parameters()]
+        self.versions = self.count_changes()
+        self.mark = mark_of(self.kind, self.weights)
+        """A number that identifies the weights among others of their shapes."""
+
+    def count_changes(self) -> int:
+        """Return how many operations have changed a weight in place."""
+        return sum([x._version for x in self.weights if not x.is_inference()])
 
     def __call__(
         self, decoder: nn.Module, given: tuple[Any, ...], inputs: dict[str, Any] | None = None
@@ -50,6 +60,8 @@ class Attachment:
         cache = inputs.get("past_key_values")
         if not isinstance(cache, CallAwareCache):
             return None
+        if self.versions != self.count_changes():
+            self.versions, self.mark = self.count_changes(), mark_of(self.kind, self.weights)
         cache.check_model(self.mark, self.shown.carries, self.shown.layers)
         if inputs.get("output_attentions"):
             raise ValueError(
@@ -62,8 +74,8 @@ class Attachment:
 class Beginning:
     """A replacement of `prepare_inputs_for_generation`; the first call checks all ids."""
 
-    def __init__(self, prepare: Callable[..., Any], config: Any) -> None:
-        self.prepare, self.config = prepare, config
+    def __init__(self, prepare: Callable[..., Any], model: PreTrainedModel) -> None:
+        self.prepare, self.model = prepare, model
         self.__signature__ = signature(prepare)  # `generate` inspects it
 
     def __call__(self, input_ids: Tensor, *given: Any, **more: Any) -> Any:
@@ -75,18 +87,24 @@ class Beginning:
                 "use_cache must be True with a cache in past_key_values, got False: leave one of "
                 "the two out"
             )
+        mask = more.get("attention_mask")
+        mask = mask if isinstance(mask, Tensor) and mask.ndim == 2 else None
+        flags = more.get("position_ids") if mask is None else mask  # a mask of ones is dropped
+        if isinstance(cache, CallAwareCache) and first and isinstance(flags, Tensor):
+            checks.require_flags_of_ids(flags, input_ids, cache.get_seq_length())
         if isinstance(cache, CallAwareCache) and first and every:
-            cache.check_prefix(input_ids)
+            if known := attachment(self.model):
+                known.read_weights(self.model)
+            cache.check_prefix(input_ids, mask)
             if seen := cache.get_seq_length():
-                mask = more.get("attention_mask")
-                if isinstance(mask, Tensor) and mask.ndim == 2 and not bool(mask[:, -1].all()):
+                if mask is not None and not bool(mask[:, -1].all()):
                     raise ValueError(
                         "attention_mask must be 1 at the last token of each row, got 0: pad "
                         "questions of different lengths on the left, between prompt and question"
                     )
                 read = (*cache.looked, "mm_encoder_outputs")
                 more = {name: x for name, x in more.items() if name not in read}
-            checks.require_text(self.config, input_ids[:, seen:])
+            checks.require_text(self.model.config, input_ids[:, seen:])
             if not getattr(more.get("token_type_ids"), "any", bool)():
                 more.pop("token_type_ids", None)  # else the model creates a mask for images
         return self.prepare(input_ids, *given, **more)
@@ -123,7 +141,7 @@ def attach(model: PreTrainedModel) -> PreTrainedModel:
         known, decoder = attachment(model), decoder_of(model)
         if known is None:
             own = implementation(decoder)
-            known = Attachment(own, run_self_check(model), mark_of(model))
+            known = Attachment(own, run_self_check(model), model)
             modules = attentions(decoder)
             for one in modules:
                 wrap_latent_expansion(one)
@@ -131,7 +149,9 @@ def attach(model: PreTrainedModel) -> PreTrainedModel:
             for module, hook in hooked:
                 module.register_forward_pre_hook(hook, with_kwargs=True)
             prepare: Any = model.prepare_inputs_for_generation
-            vars(model)["prepare_inputs_for_generation"] = Beginning(prepare, model.config)
+            vars(model)["prepare_inputs_for_generation"] = Beginning(prepare, model)
+        else:
+            known.read_weights(model)
         if not implementation(decoder).startswith(NAME):  # or it was changed since
             known.own = implementation(decoder)
             decoder.set_attn_implementation(register_attention(known.own))
@@ -155,12 +175,12 @@ def detach(model: PreTrainedModel) -> PreTrainedModel:
     return model
 
 
-def mark_of(model: PreTrainedModel) -> int:
-    """Return a checksum of a few numbers of each parameter, which identifies the model."""
-    weights = (weight.detach() for weight in model.parameters() if not weight.is_meta)
-    few = [x.flatten()[:: max(1, x.numel() // 8)].double().cpu() for x in weights if x.numel()]
+def mark_of(kind: str, weights: Iterable[Tensor]) -> int:
+    """Return a checksum of a model's type and a few numbers of each of its parameters."""
+    weights = (weight.detach() for weight in weights if not weight.is_meta)
+    few = [x.flatten()[:: max(1, x.numel() // 8)].cpu().double() for x in weights if x.numel()]
     some = torch.cat(few).tolist() if few else []
-    return crc32(repr((model.config.model_type, some)).encode())
+    return crc32(repr((kind, some)).encode())
 
 
 def attachment(model: PreTrainedModel) -> Attachment | None:

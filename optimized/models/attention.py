@@ -75,8 +75,8 @@ class CallAwareCache:
         """Refuse a model that is not the one that filled the cache."""
         raise NotImplementedError
 
-    def check_prefix(self, ids: Tensor) -> None:
-        """Refuse ids that do not begin with those that were seen."""
+    def check_prefix(self, ids: Tensor, mask: Tensor | None) -> None:
+        """Refuse ids and a mask that do not begin with those that were seen."""
         raise NotImplementedError
 
     def store_hidden(self, layer: int, hidden: Tensor) -> None:

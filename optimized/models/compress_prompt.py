@@ -17,19 +17,21 @@ from optimized import DecodingConfig, GraphSettings, HexConfig, Scored, kept_cou
 from optimized.models import argument_checks as checks
 from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.attach import attach
-from optimized.models.attention import input_device
+from optimized.models.attention import decoder_of, input_device
 from optimized.models.decoding_cache import SCORES, DecodingTransformersCache
+from optimized.models.eviction_cache import EvictionCache
 from optimized.models.fastkvzip_gates import load_gates
 from optimized.models.hex import HexTransformersCache
 from optimized.models.layer import AttendingCache, count_full_attention_layers, is_latent
 from optimized.models.prefill import Prefilled, prefill, read
 from optimized.models.quantized import QUANTIZERS, QuantizedTransformersCache
-from optimized.models.quantized_eviction import QuantizedEvictionCache
+from optimized.models.quantized_eviction import QuantizedEvictionCache, require_storable
 from optimized.models.scorer import Scope, Scorer, Scores, lengths
 from optimized.models.scorers import SCORERS, scorer
 from optimized.models.selection import kept_entries
 from optimized.models.systems import (
     System,
+    compares_queries,
     hex_settings,
     reading_settings,
     refinement_name,
@@ -117,6 +119,12 @@ def compressed(
     keep = int(keep) if isinstance(keep, np.integer) else keep
     checks.require_budget(one, interval, ratio, keep)
     checks.one_of("reading", reading, READINGS)
+    if compares_queries(one, reading) and not (one.evicts and interval is None):
+        raise ValueError(
+            f"refined.kind must be 'kk', 'kv' or 'vv' for {one.name!r}, got "
+            f"{refinement_settings(one, reading).kind!r}: only a system that evicts once keeps the "
+            "queries of all tokens"
+        )
     if refined is not None and not (one.evicts or str(one.store).startswith("hex")):
         raise ValueError(
             f"refined must be None for {one.name!r}, which has no scores to refine, got {refined}"
@@ -129,6 +137,8 @@ def compressed(
     if made is not None or not one.evicts:
         checks.require_known_settings(one.name, own, ())
     attach(model)
+    if one.evicts and interval is None:
+        checks.require_one_device(one.name, decoder_of(model).layers.parameters())
     if stores or interval is not None:
         checks.reject_latent_attention(is_latent(model.config))
     for name, budget in (("ratio", ratio), ("keep", keep)):
@@ -174,10 +184,22 @@ def compressed(
     if made is None:
         own = reading_settings(str(one.scorer), reading) | with_gates(model, str(one.scorer), own)
         made = scorer(str(one.scorer), model, kv, **own)
-    if one.then is not None and input_ids.shape[1] > 1:  # codes cannot remove the last token
+    if one.then is not None:  # codes cannot remove the last token
+        alike = bool(mask.all()) and (len(mask) == 1 or not one.shares_budget)
+        require_storable(one, model.config, alike, reading)
         inputs = inputs.without_last()
+        if not inputs.ids.shape[1]:
+            cache = EvictionCache(model.config)
+            cache.open = True
+            return cache
     prompt = prefill(
-        model, inputs.ids, inputs.mask, chunk=chunk, watch=[made.watch], **inputs.extra
+        model,
+        inputs.ids,
+        inputs.mask,
+        chunk=chunk,
+        watch=[made.watch],
+        keep_queries=compares_queries(one, reading),
+        **inputs.extra,
     )
     scores, kept = evict_by_scores(one, made, prompt, ratio, keep, reading, kv)
     if one.then is None:

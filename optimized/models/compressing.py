@@ -5,11 +5,12 @@ from contextlib import contextmanager
 from inspect import signature
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from optimized.models import argument_checks as checks
 from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.attach import detach, is_attached
+from optimized.models.attention import CallAwareCache
 from optimized.models.compress_prompt import OPTIONS, compressed, resolve_system, suggest_option
 
 
@@ -24,12 +25,27 @@ class Compressing:
         options: Mapping[str, Any],
     ) -> None:
         self.model, self.own, self.system, self.options = model, own, system, options
+        self.running: list[None] = []
+        """An entry for each generation that runs, in any thread."""
 
     def __call__(self, inputs: Tensor | None = None, *given: Any, **more: Any) -> Any:
         """Generate from the compressed cache of the prompt."""
-        ids = more.pop("input_ids", inputs)
-        if more.get("past_key_values") is not None:
+        self.running.append(None)
+        try:
+            return self.generate(more.pop("input_ids", inputs), *given, **more)
+        finally:
+            self.running.pop()
+
+    def generate(self, ids: Tensor | None, *given: Any, **more: Any) -> Any:
+        """Compress the prompt, unless a filled cache is given, and generate."""
+        cache = more.get("past_key_values")
+        if isinstance(cache, CallAwareCache) or (cache and cache.get_seq_length()):
             return self.own(ids, *given, **more)
+        if cache is not None:
+            raise ValueError(
+                "past_key_values must be left out within `compressing`, or hold a prompt, got an "
+                f"empty {type(cache).__name__}"
+            )
         told = more.get("generation_config") or self.model.generation_config
         if more.get("use_cache", told.use_cache) is False:
             raise ValueError(
@@ -56,8 +72,10 @@ def compressing(
     """Compress the prompt of every `model.generate` within the context.
 
     Use it for `pipeline`, and for harnesses that call `generate` themselves. A call with a filled
-    cache keeps that cache. Other calls of the model do not change. The model is the same object
-    for all threads. When the context ends, `generate` is restored.
+    cache keeps that cache. A call of the model itself that reads several tokens without a cache is
+    refused, since nothing would be compressed; that is how harnesses compute log-likelihoods. The
+    model is the same object for all threads. When the context ends, `generate` is restored; while
+    another thread still generates, the model stays attached.
 
     Args:
         model: a causal language model of `transformers`, in evaluation mode.
@@ -83,16 +101,34 @@ def compressing(
     own: Any = model.generate
     if isinstance(before, Compressing):
         raise ValueError("model must be in one `compressing` at a time, got one within another")
-    vars(model)["generate"] = Compressing(model, own, system, options)
+    within = Compressing(model, own, system, options)
+    vars(model)["generate"] = within
+    refusing = model.register_forward_pre_hook(refuse_without_cache, with_kwargs=True)
     try:
         yield model
     finally:
+        refusing.remove()
         if before is None:
             del vars(model)["generate"]
         else:
             vars(model)["generate"] = before
-        if not attached:
+        if not attached and not within.running:  # a generation of another thread goes on
             detach(model)
+
+
+def refuse_without_cache(model: nn.Module, given: tuple[Any, ...], inputs: dict[str, Any]) -> None:
+    """Refuse a call of several tokens without a cache: a forward pre-hook within `compressing`."""
+    if inputs.get("past_key_values") is not None:
+        return
+    known = dict(zip(signature(model.forward).parameters, given, strict=False)) | inputs
+    ids = known.get("input_ids")
+    ids = known.get("inputs_embeds") if ids is None else ids
+    if known.get("past_key_values") is None and ids is not None and ids.shape[1] > 1:
+        raise ValueError(
+            "model must be called through `generate` within `compressing`, or with a cache, got "
+            f"{ids.shape[1]} tokens without one: compress the context with `compressed`, then call "
+            "the model with that cache and the tokens to score"
+        )
 
 
 def padding_of(model: PreTrainedModel, ids: Any) -> Tensor | None:

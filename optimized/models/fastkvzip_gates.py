@@ -36,7 +36,7 @@ def load_gates(
             GateWeights(*(held[f"{layer}.{name}"].float() for name in GateWeights._fields))
             for layer in range(layers)
         ]
-    except (KeyError, SafetensorError) as error:
+    except (KeyError, OSError, SafetensorError) as error:
         raise ValueError(f"{file} must hold a gate for each of {layers} layers: {error}") from error
 
 

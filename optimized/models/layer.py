@@ -34,7 +34,21 @@ class Named(str):
     """The name of a module."""
 
 
-class LastingLayer:
+class Saved:
+    """An object that can be pickled although it holds modules: by their names."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state to pickle, with modules replaced by their names."""
+        state = vars(self).items()
+        return {name: Named(x.__name__) if isinstance(x, ModuleType) else x for name, x in state}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a pickled state, and import the modules it names."""
+        for name, x in state.items():
+            vars(self)[name] = import_module(x) if isinstance(x, Named) else x
+
+
+class LastingLayer(Saved):
     """A cache layer that changes no tensor in place that a copy shares."""
 
     def settle(self) -> None:
@@ -51,16 +65,6 @@ class LastingLayer:
         vars(copy).update(vars(self))
         memo[id(self)] = copy
         return copy
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state to pickle, with modules replaced by their names."""
-        state = vars(self).items()
-        return {name: Named(x.__name__) if isinstance(x, ModuleType) else x for name, x in state}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a pickled state, and import the modules it names."""
-        for name, x in state.items():
-            vars(self)[name] = import_module(x) if isinstance(x, Named) else x
 
 
 class AttendingLayer(LastingLayer, CacheLayerMixin):
@@ -695,7 +699,8 @@ class AttendingCache(Cache, CallAwareCache):
             )
         if self.reader not in (None, reader):
             raise ValueError(
-                "past_key_values must be a cache that this model filled, got one of another model"
+                "past_key_values must be a cache that this model filled, got one of another "
+                "model, or of weights that were changed since: compress the prompt again"
             )
         self.reader, self.carries = reader, carries
 
@@ -751,13 +756,20 @@ class AttendingCache(Cache, CallAwareCache):
         self.valid = None if self.valid is None else self.valid[indices]
         self.digest = None if self.digest is None else self.digest.select_rows(indices)
 
+    def activate_past_recording(self) -> None:
+        """Raise an error: tokens cannot be removed, as assisted decoding needs."""
+        raise unsupported(
+            "assisted or prompt-lookup decoding",
+            "leave `assistant_model` and `prompt_lookup_num_tokens` out",
+        )
+
     def crop(self, tokens_to_remove: int) -> None:
         """Raise an error: tokens cannot be removed, as assisted decoding needs."""
         del tokens_to_remove
-        raise unsupported("assisted decoding (crop)", "greedy, sampling and beams are")
+        self.activate_past_recording()
 
-    def check_prefix(self, ids: Tensor) -> None:
-        """Refuse ids that do not begin with those that were seen.
+    def check_prefix(self, ids: Tensor, mask: Tensor | None = None) -> None:
+        """Refuse ids and a mask that do not begin with those that were seen.
 
         Where the ids repeat each row, as for beams or several sequences of one prompt, the cache
         repeats its rows as often. The next call's mask and positions are checked.
@@ -775,14 +787,16 @@ class AttendingCache(Cache, CallAwareCache):
                 f"{ids.shape[1]} in all: pass `generate` every token so far, then new ones; "
                 "to ask several questions about one prompt, use `cache.undone()`"
             )
-        if seen and len(ids) == len(self.ends) and self.digest is not None:
-            known = None if self.valid is None else self.valid[:, :seen]
-            if not self.digest.equals(Digest().extend(ids[:, :seen], known)):
-                raise ValueError(
-                    "input_ids must begin with the tokens that the cache has seen, got others: "
-                    "append new ids to the old ones, since a text that is encoded again may have "
-                    "other ids; to ask other questions about one prompt, use `cache.undone()`"
-                )
+        known = None if self.valid is None else self.valid[:, :seen]
+        if seen and mask is not None:
+            checks.count_hidden_tail(mask[:, :seen].bool(), known, self.evicts and not self.states)
+        named = seen and len(ids) == len(self.ends) and self.digest is not None
+        if named and not self.digest.equals(Digest().extend(ids[:, :seen], known)):
+            raise ValueError(
+                "input_ids must begin with the tokens that the cache has seen, got others: "
+                "append new ids to the old ones, since a text that is encoded again may have "
+                "other ids; to ask other questions about one prompt, use `cache.undone()`"
+            )
 
     def __copy__(self) -> Self:
         """Return an independent copy; it shares tensors, which are not changed in place."""

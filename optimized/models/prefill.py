@@ -52,6 +52,8 @@ class Prefilled(NamedTuple):
     logits: Float[Tensor, "batch vocabulary"]
     """Logits of the last token."""
     input_ids: Int[Tensor, "batch tokens"]
+    queries: dict[int, Tensor] = {}  # noqa: RUF012
+    """Queries of all tokens of each layer, where they were asked for."""
 
 
 def prefill(
@@ -61,6 +63,7 @@ def prefill(
     *,
     chunk: int | None = None,
     watch: Sequence[Callable[[Step], None]] = (),
+    keep_queries: bool = False,
     **looked: Tensor,
 ) -> Prefilled:
     """Read a prompt, whole or in chunks, and call the watchers for each layer and chunk.
@@ -74,6 +77,8 @@ def prefill(
         attention_mask: 1 at tokens, 0 at padding.
         chunk: how many tokens to read at a time, by default all.
         watch: functions that are called with each `Step`.
+        keep_queries: whether to return the queries of all tokens, which GraphKV's edges of kind
+            `qk` and `qq` compare.
         looked: other inputs of the model besides ids: `pixel_values` and the like.
 
     Returns:
@@ -93,10 +98,16 @@ def prefill(
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
     cache = EvictionCache(model.config)
     cache.open = True
-    with install_watchers(model, cache, watch):
+    queries: dict[int, Tensor] = {}
+
+    def collect(step: Step) -> None:
+        before = queries.get(step.layer, step.queries[:, :, :0])
+        queries[step.layer] = torch.cat([before, step.queries], 2)
+
+    with install_watchers(model, cache, [*watch, collect] if keep_queries else watch):
         logits = read(model, cache, input_ids, mask, chunk, looked)
     valid = mask.to(torch.bool)
-    return Prefilled(cache, None if bool(valid.all()) else valid, logits, input_ids)
+    return Prefilled(cache, None if bool(valid.all()) else valid, logits, input_ids, queries)
 
 
 def read(

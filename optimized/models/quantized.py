@@ -1,5 +1,6 @@
 """Cache layers that store quantised tokens, and restore them to compute attention."""
 
+from inspect import signature
 from types import ModuleType
 from typing import Any
 
@@ -9,7 +10,12 @@ from torch import Tensor
 import optimized
 from optimized.models import argument_checks as checks
 from optimized.models.attention import Softmax, dense_attention
-from optimized.models.layer import AttendingCache, AttendingLayer, without_autocast
+from optimized.models.layer import (
+    AttendingCache,
+    AttendingLayer,
+    key_heads_and_width,
+    without_autocast,
+)
 
 QUANTIZERS = ("kivi-2", "kivi-4", "gear")
 
@@ -114,6 +120,17 @@ class QuantizedLayer(RestoringLayer):
         self.held = add(self.held, keys, values)
 
 
+def require_whole_groups(name: str, config: Any) -> None:
+    """Refuse heads whose channels KIVI cannot divide into groups."""
+    width, group = key_heads_and_width(config)[1], signature(optimized.kivi_prefill)
+    group = group.parameters["group"].default
+    if name.startswith("kivi") and width % group:
+        raise ValueError(
+            f"model must have heads of a multiple of {group} channels for {name!r}, whose groups "
+            f"of values have {group}, got heads of {width}: 'gear' and 'kcvt-4' take any"
+        )
+
+
 def quantize(name: str, keys: Tensor, values: Tensor, kv: ModuleType) -> Any:
     """Return keys and values in the codes of KIVI or GEAR."""
     if name == "gear":
@@ -147,4 +164,5 @@ class QuantizedTransformersCache(AttendingCache):
         self, config: Any, name: str, exact_outliers: bool = False, kv: ModuleType = optimized
     ) -> None:
         checks.one_of("name", name, QUANTIZERS)
+        require_whole_groups(name, config)
         super().__init__(config, lambda: QuantizedLayer(name, exact_outliers, kv))

@@ -11,9 +11,30 @@ import optimized
 from optimized import Scored
 from optimized.models.attention import Softmax
 from optimized.models.eviction_cache import EvictionCache, EvictionLayer, ragged_without_positions
-from optimized.models.layer import AttendingCache, AttendingLayer
-from optimized.models.quantized import QUANTIZERS, quantize, restore
-from optimized.models.systems import System, hex_settings, refinement_settings
+from optimized.models.layer import AttendingCache, AttendingLayer, Saved, key_heads_and_width
+from optimized.models.quantized import QUANTIZERS, quantize, require_whole_groups, restore
+from optimized.models.systems import System, hex_settings, refinement_settings, system_named
+
+
+def require_storable(one: System, config: Any, alike: bool, reading: str) -> None:
+    """Refuse heads of a width that a store behind `>` cannot quantise, before a prompt is read.
+
+    Heads that keep different numbers of entries are stored one by one. Where rows are `alike`, they
+    have the same budgets.
+    """
+    assert one.then is not None
+    require_whole_groups(one.then, config)
+    if not one.then.startswith("hex") or (alike and one.scope == "head"):
+        return
+    width, settings = key_heads_and_width(config)[1], hex_settings(system_named(one.then), reading)
+    try:
+        optimized.biregular_degrees(settings.block, width, settings.density)
+    except ValueError as error:
+        raise ValueError(
+            f"model must have wider heads than {width} channels for {one.name!r}, which stores "
+            "them one by one, since they keep different numbers of entries: take 'kcvt-4' or "
+            "'gear' behind '>', or one prompt and a scorer with @head, which stores them together"
+        ) from error
 
 
 def quantize_tokens(
@@ -39,7 +60,7 @@ def restore_tokens(
     return kv.hex_read(held)
 
 
-class Codes:
+class Codes(Saved):
     """The quantised entries of one layer; heads that keep equally many entries are stored together.
 
     Args:
@@ -59,7 +80,7 @@ class Codes:
         reading: str,
         kv: ModuleType,
     ) -> None:
-        self.how = system, reading, kv
+        self.system, self.reading, self.kv = system, reading, kv
         self.offsets = None if layer.old is None else layer.old.offsets
         keys, values = layer.whole if layer.old is None else layer.old[:2]
         self.empty = keys[..., :0, :].clone(), values[..., :0, :].clone()
@@ -84,8 +105,8 @@ class Codes:
 
     def read(self) -> tuple[Tensor, Tensor]:
         """Return restored keys and values: dense, or concatenated head after head."""
-        system, reading, kv = self.how
-        parts = [restore_tokens(system, one, reading, kv) for one in self.held if one is not None]
+        how = self.reading, self.kv
+        parts = [restore_tokens(self.system, x, *how) for x in self.held if x is not None]
         if not parts:
             return self.empty
         if self.offsets is None:

@@ -45,10 +45,12 @@ def kept_entries(
 
     def sets() -> Iterator[tuple[Tensor, Tensor, Scored]]:
         """Yield the selected rows layer by layer: they are copies, so only one layer is held."""
-        for (keys, values), scored in zip(layers, scores.scored, strict=True):
+        for index, ((keys, values), scored) in enumerate(zip(layers, scores.scored, strict=True)):
             raw = scored.scores[places]
             if settings["refinement"] is not None and bool((raw < 0).any()):
                 raw = kv.shift_scores(raw)
+            if index in prompt.queries:
+                settings["queries"] = prompt.queries[index][places]
             yield keys[places], values[places], Scored(raw, scored.protected[places])
 
     pools = {"model": heads * len(layers), "layer": heads}.get(settings.get("scope", "head"), 1)
@@ -56,6 +58,8 @@ def kept_entries(
     if settings.get("scope") == "model":
         keys, values, scored = zip(*sets(), strict=True)
         every = Scored(*map(torch.stack, zip(*scored, strict=True)))
+        if prompt.queries:
+            settings["queries"] = torch.stack([x[places] for x in prompt.queries.values()])
         kept = select(torch.stack(keys), torch.stack(values), every, **settings, **budget)
     else:
         shared = None if scores.budgets is None else scores.budgets[:, places]

@@ -157,6 +157,11 @@ def refinement_settings(one: System, reading: str) -> Any:
     return default_refinement(one.refinement, reading)._replace(**one.changes_of(one.refinement))
 
 
+def compares_queries(one: System, reading: str) -> bool:
+    """Return whether the edges of a system's graph compare queries."""
+    return "q" in getattr(refinement_settings(one, reading), "kind", "")
+
+
 def default_refinement(refinement: str, reading: str) -> Any:
     """Return the default settings of a refinement under a reading."""
     if refinement == "graphkv":

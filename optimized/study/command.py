@@ -8,9 +8,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from huggingface_hub.utils import logging as hub_logging
@@ -29,11 +31,13 @@ from optimized.study import documents, evaluate, first_answer, reference_check, 
 from optimized.study.compared_systems import systems_named
 from optimized.study.measurements import MeasurementSettings, trials
 from optimized.study.overrides import changed, read
-from optimized.study.pictures import PICTURES, Picture, pictures
 from optimized.study.progress import Progress
 from optimized.study.record import record
 from optimized.tiny import MODELS
 from optimized.tiny.tasks import CONTINUE, REPEAT
+
+if TYPE_CHECKING:  # what draws imports matplotlib, which may be missing
+    from optimized.study.pictures import Picture
 
 OUT = "kvspec-report"
 SMALL = 20_000_000
@@ -66,10 +70,12 @@ def load(folder: Path, on: torch.device) -> tuple[PreTrainedModel, Any]:
     logging.disable_progress_bar()
     hub_logging.set_verbosity_error()  # it prints a line for each retry
     try:
-        model = AutoModelForCausalLM.from_pretrained(folder)
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # a damaged file raises any kind of error
         reason = " ".join(str(error).split())[:200]
+        if "trust_remote_code" in str(error):
+            reason = "it needs Python code of its own, which the command never runs"
         raise ValueError(
             f"--model must be `words`, `bytes`, or a folder or an id of a causal language model, "
             f"got {str(folder)!r}: {reason}"
@@ -154,6 +160,10 @@ def prepare(given: argparse.Namespace) -> Prepared:
     Raises:
         ValueError: an option of the command cannot be satisfied.
     """
+    if given.pictures and find_spec("matplotlib") is None:
+        raise ValueError(
+            "--no-pictures must be given without matplotlib: `pip install 'kvspec[models]'` has it"
+        )
     on = device(given.device)
     torch.manual_seed(given.seed)
     folder = MODELS.get(given.model, Path(given.model))
@@ -190,7 +200,7 @@ def print_first_answer(given: argparse.Namespace, ready: Prepared) -> None:
     )
 
 
-def measure(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
+def measure(given: argparse.Namespace) -> "tuple[dict[str, Any], list[Picture]]":
     """Measure all systems of a run, and return the figures and the pictures."""
     chosen = changed(systems_named(given.systems), read(given.set or ()))
     with threads(few=True):
@@ -203,7 +213,8 @@ def measure(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
         chosen = without_gates(chosen)
     rows = trials(chosen, given.ratios)
     weights = evaluate.weights(texts, rows)
-    weights += [PICTURE * max(weights)] * len(PICTURES) if given.pictures else []
+    drawing = import_module("optimized.study.pictures") if given.pictures else None
+    weights += [PICTURE * max(weights)] * len(drawing.PICTURES) if drawing else []
     with threads(few=model.num_parameters() < SMALL):
         if given.answer:
             try:
@@ -212,7 +223,9 @@ def measure(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
                 print(f"python -m optimized: no question first: {reason}", file=sys.stderr)
         with Progress(weights, given.quiet) as progress:
             found = evaluate.evaluate(model, texts, rows, settings, progress.step)
-            shown = list(pictures(model, texts, settings, progress.step)) if given.pictures else []
+            if found[0].refused is not None:
+                raise ValueError(f"the full cache cannot be measured: {found[0].refused}")
+            shown = list(drawing.pictures(model, texts, settings, progress.step)) if drawing else []
     command = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in vars(given).items()
@@ -282,7 +295,7 @@ def rename_unused(source: Path, target: Path) -> Path:
 
 
 def write(
-    figures: dict[str, Any], shown: Sequence[Picture], out: Path, json_file: Path | None
+    figures: dict[str, Any], shown: "Sequence[Picture]", out: Path, json_file: Path | None
 ) -> tuple[Path, Path | None]:
     """Write the report and the figures, all or nothing, and return their paths.
 

@@ -12,8 +12,10 @@ from optimized.models import argument_checks as checks
 from optimized.models.eviction_cache import map_both
 from optimized.models.layer import WindowLayer
 from optimized.models.prefill import prefill
+from optimized.models.quantized import require_whole_groups
 from optimized.models.quantized_eviction import quantize_tokens, restore_tokens
 from optimized.models.selection import kept_entries
+from optimized.models.systems import compares_queries
 from optimized.study.documents import Document
 from optimized.study.measurements import MeasurementSettings, Row, Trial
 from optimized.study.metrics import DocumentMetrics
@@ -77,7 +79,8 @@ class Batch:
         self.device, self.settings = model.device, settings
         ids = torch.tensor([document.context for document in documents], device=model.device)
         self.panel = PromptScorers(model, ids.shape[1], rows, settings, place)
-        self.prompt = prefill(model, ids, watch=self.panel.watchers())
+        asking = any(compares_queries(row.system, settings.reading) for row in rows)
+        self.prompt = prefill(model, ids, watch=self.panel.watchers(), keep_queries=asking)
         self.cache = self.prompt.cache
         for layer in self.cache.layers:  # the papers' caches have 16 bits
             if getattr(layer, "keys", None) is not None and layer.keys.element_size() > 2:
@@ -94,8 +97,10 @@ class Batch:
                     with self.cache.undone():
                         self.compress(row)
                         self.ask(row)
-                except ValueError as refusal:
-                    row.refused = " ".join(str(refusal).split())
+                except (ValueError, MemoryError, RuntimeError) as refusal:
+                    if isinstance(refusal, RuntimeError) and "memory" not in str(refusal):
+                        raise
+                    row.refused = " ".join(str(refusal).split()) or "out of memory"
             step(row.trial.system.name)
 
     def compress(self, row: Row) -> None:
@@ -133,6 +138,7 @@ class Batch:
     def quantise(self, row: Row, clock: Clock) -> int:
         """Replace the cache by the restored entries of a quantiser; return the stored bytes."""
         system, kv = row.trial.system, self.settings.kv
+        require_whole_groups(str(system.store), self.judge.model.config)
         checks.reject_latent_attention(any(layer.expands for layer in self.cache.evictable()))
         windows = [one for one in self.cache.layers if isinstance(one, WindowLayer)]
         nbytes = kv.stored_bytes([windows, self.cache.states])

@@ -67,7 +67,8 @@ class DocumentMetrics:
         """Return the bits per byte of each continuation, after its first token."""
         ids = self.tensor([document.continuation for document in self.documents])
         logits = self.logits(ids[:, :-1])
-        nats = cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none").double().sum(-1)
+        nats = cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
+        nats = nats.cpu().double().sum(-1)
         sizes = (max(1, document.size) for document in self.documents)
         return [total / log(2) / size for total, size in zip(nats.tolist(), sizes, strict=True)]
 
@@ -92,8 +93,9 @@ class DocumentMetrics:
         for before, after in zip(
             self.whole, attention_outputs(self.cache, self.probes), strict=True
         ):
-            moved.append((after.double() - before.double()).norm(dim=-1).flatten(1))
-            sizes.append(before.double().norm(dim=-1).flatten(1))
+            before, after = before.cpu().double(), after.cpu().double()
+            moved.append((after - before).norm(dim=-1).flatten(1))
+            sizes.append(before.norm(dim=-1).flatten(1))
         return torch.cat(moved, 1), torch.cat(sizes, 1)
 
 

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
-from optimized.study import chart, report_figures, table
-from optimized.study.pictures import Picture
+from optimized.study import table
 from optimized.study.significance import WORDS
+
+if TYPE_CHECKING:  # what draws imports matplotlib, which may be missing
+    from optimized.study.pictures import Picture
 
 STYLE = """
 :root { --page: #ffffff; --ink: #1d2330; --soft: #667085; --line: #dfe3ea; --good: #1a7f45;
@@ -46,11 +49,16 @@ code { font-size: .9em; }
 """
 
 
-def page(figures: dict[str, Any], shown: Sequence[Picture] = ()) -> str:
+def page(figures: dict[str, Any], shown: "Sequence[Picture]" = ()) -> str:
     """Return the HTML of the report."""
     rows = [row for row in figures["rows"] if row["refused"] is None]
     model = figures["model"]
     about, *notes = table.notes(figures)
+    charts, maps, drawn = ["<p>No charts: matplotlib is not installed.</p>"], [], []
+    if find_spec("matplotlib") is not None:
+        from optimized.study.report_figures import papers
+
+        charts, maps, drawn = pictures(rows, figures), heats(rows, figures), papers(shown)
     title = f"What compressing the cache of {model['name']} costs"
     body = [
         f"<h1>{escape(title)}</h1>",
@@ -58,12 +66,12 @@ def page(figures: dict[str, Any], shown: Sequence[Picture] = ()) -> str:
         f"{model['dtype']}, cache held in {model['cache']}. {escape(about)}</p>",
         *summary(figures),
         "<h2>Quality against bytes</h2>",
-        *pictures(rows, figures),
+        *charts,
         "<h2>Every row</h2>",
         rows_table(figures),
         *(f"<p class=soft>{escape(note)}</p>" for note in notes),
-        *heats(rows, figures),
-        *report_figures.papers(shown),
+        *maps,
+        *drawn,
         "<h2>How this was measured</h2>",
         *measured(figures),
     ]
@@ -137,6 +145,8 @@ def verdict_table_row(one: dict[str, Any], pair: str) -> str:
 
 def pictures(rows: Sequence[dict[str, Any]], figures: dict[str, Any]) -> Iterator[str]:
     """Yield the charts of text and needles against bytes."""
+    from optimized.study import chart
+
     full = next(row for row in rows if row["system"] == "full")
     yield figure(
         chart.quality_against_bytes(
@@ -158,6 +168,8 @@ def figure(svg: str | None, caption: str) -> str:
     """Return the HTML of a chart above its caption."""
     if svg is None:
         return "<p>Nothing was measured.</p>"
+    from optimized.study import report_figures
+
     return report_figures.figure(svg, caption, caption.partition(":")[0])
 
 
@@ -185,6 +197,8 @@ def rows_table(figures: dict[str, Any]) -> str:
 
 def heats(rows: Sequence[dict[str, Any]], figures: dict[str, Any]) -> Iterator[str]:
     """Yield the tables of where each system finds needles, ratio by ratio."""
+    from optimized.study import chart
+
     lengths, needles = figures["documents"]["lengths"], figures["command"]["needles"]
     if figures["no_needles"]:
         return

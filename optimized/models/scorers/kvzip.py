@@ -8,6 +8,7 @@ from torch import Tensor
 
 import optimized
 from optimized import Scored
+from optimized.models import argument_checks as checks
 from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.prefill import Prefilled, Step, install_watchers
 from optimized.models.scorer import PromptLayer, Scorer, Scores, ends, lengths
@@ -77,6 +78,8 @@ class KVzip(Scorer):
     def repeat(self, prompt: Prefilled, index: int) -> None:
         """Read one chunk again, and store its scores from the queries of the repetition."""
         ids, there = self.repeat_inputs(prompt, index)
+        vocabulary = len(next(self.model.get_input_embeddings().parameters()))
+        checks.require_ids_in_vocabulary(ids, vocabulary, "ids of kvzip's request")
         blank = (~there).sum(-1).tolist()
         repeated = there.flip(-1)
         tokens = prompt.input_ids.shape[1]

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from optimized._doubles import doubles_on_cpu
 from reference._validation import checks
 from reference.precision import widen
 
@@ -34,6 +35,7 @@ def lasting(weights: Tensor, neighbours: Tensor, strength: float, rule: str) -> 
     return torch.where(reached, kept, 1)
 
 
+@doubles_on_cpu
 def scaled(scores: Tensor, factor: Tensor, rounds: int) -> Tensor:
     """Return scores times the factor of every round, rounded once to the dtype of the scores."""
     product = (scores.double() * (factor if rounds == 1 else factor**rounds)).to(scores.dtype)

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 import reference
+from optimized._doubles import doubles_on_cpu
 from optimized._rebind import rebind
 from optimized.vector.graphkv.graph import edges
 from reference.graphkv.key_analysis import CosineDistribution
@@ -25,6 +26,7 @@ def cosine_distribution(keys: Tensor, bins: int) -> CosineDistribution:
     )
 
 
+@doubles_on_cpu
 def principal_components(keys: Tensor, components: int) -> Tensor:
     dtype = torch.promote_types(keys.dtype, torch.float32)
     if not keys.numel():

@@ -138,7 +138,7 @@ def second_singular_value(mask: Tensor) -> float:
             # a constant mask is zero once the constant vectors are projected out
             return 0.0
         return BipartiteGraph.of(mask).deflated_singular_value()
-    return torch.linalg.svdvals(mask.double())[1].item()
+    return torch.linalg.svdvals(mask.cpu().double())[1].item()
 
 
 def is_ramanujan(mask: Tensor) -> bool:

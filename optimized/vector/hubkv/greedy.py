@@ -3,11 +3,13 @@
 import torch
 from torch import Tensor
 
+from optimized._doubles import doubles_on_cpu
 from optimized.vector.hubkv.coverage import gains
 from reference._validation.contract import may_branch_on_values
 from reference.precision import widen
 
 
+@doubles_on_cpu
 def greedy(weights: Tensor, keep: int) -> Tensor:
     weights = widen(weights)
     covered = weights.new_zeros(weights.shape[:-1])

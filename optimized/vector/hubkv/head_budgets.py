@@ -4,12 +4,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from optimized._doubles import doubles_on_cpu
 from optimized.vector._by_numpy import array, on_cpu
 from optimized.vector.hubkv.head_calibration import variation
 from optimized.vector.retain import lowest_kept, sortable
 from reference._validation.contract import may_branch_on_values
 
 
+@doubles_on_cpu
 def head_budgets(
     scores: Tensor, keep: int, rule: str, protected: Tensor | None, epsilon: float
 ) -> Tensor:

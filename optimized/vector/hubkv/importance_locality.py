@@ -3,10 +3,12 @@
 import torch
 from torch import Tensor
 
+from optimized._doubles import doubles_on_cpu
 from optimized.vector.hubkv.refine import protected_mask
 from reference.precision import widen
 
 
+@doubles_on_cpu
 def autocorrelation(values: Tensor, distances: int) -> Tensor:
     tokens = values.shape[-1]
     values = widen(values)

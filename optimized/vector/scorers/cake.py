@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from optimized._doubles import doubles_on_cpu
 from optimized.vector.attention import attention_weights, later, masked_weights
 from optimized.vector.scorers._padding import protected_ends
 from reference import Scored
@@ -35,6 +36,7 @@ def cake(
     return Scored(scores, protected_ends(mask, kv_heads, 0, window))
 
 
+@doubles_on_cpu
 def cake_preference(
     queries: Tensor, keys: Tensor, window: int, tau1: float, tau2: float, valid: Tensor | None
 ) -> Tensor:

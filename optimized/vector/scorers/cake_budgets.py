@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from optimized._doubles import doubles_on_cpu
 from reference.scorers.cake_budgets import tokens_per_row
 
 
@@ -77,6 +78,7 @@ def _shared(wishes: Tensor, total: int, room: Tensor) -> Tensor:
     return shares + given
 
 
+@doubles_on_cpu
 def _quotas(wishes: Tensor, total: int) -> Tensor:
     """Return each wish's part of `total`, rounded down; 0 if all wishes are 0."""
     exact = wishes.double()

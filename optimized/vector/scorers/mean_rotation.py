@@ -3,9 +3,11 @@
 import torch
 from torch import Tensor
 
+from optimized._doubles import doubles_on_cpu
 from reference.precision import widen
 
 
+@doubles_on_cpu
 def mean_rotation(frequencies: Tensor, start: int | Tensor, future: int) -> Tensor:
     first = torch.as_tensor(start, dtype=torch.float64, device=frequencies.device)
     steps = torch.arange(future, dtype=torch.float64, device=frequencies.device)

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from optimized._doubles import doubles_on_cpu
 from reference import QueryStatistics
 from reference.precision import widest
 from reference.scorers._padding import valid_or_all
@@ -18,7 +19,7 @@ def query_statistics(
     skip = torch.minimum(mask.sum(-1), (sinks - past.skipped).clamp(min=0))
     counted = mask & (mask.cumsum(-1) > skip[..., None])
     new = counted.sum(-1)
-    share = (new / (past.counted + new).clamp(min=1).double()).to(exact)[..., None, None]
+    share = share_of(new, past.counted, exact)[..., None, None]
     each = new.clamp(min=1).to(exact)[..., None]
     moments = [moments_of_head(head, counted, each, exact) for head in queries.unbind(-3)]
     centre, spread = past.mean, past.covariance
@@ -30,6 +31,12 @@ def query_statistics(
     covariance = past.covariance + share[..., None] * (spread - past.covariance) + between
     mean = past.mean + share * gap
     return QueryStatistics(past.counted + new, past.skipped + skip, mean, covariance)
+
+
+@doubles_on_cpu
+def share_of(new: Tensor, counted: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the share of `new` queries among them and those `counted` before."""
+    return (new / (counted + new).clamp(min=1).double()).to(dtype)
 
 
 def moments_of_head(

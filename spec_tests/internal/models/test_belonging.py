@@ -1,6 +1,7 @@
 """A cache belongs to a model and to the ids it has seen; others are refused."""
 
 import pickle
+from copy import deepcopy
 
 import pytest
 import torch
@@ -158,6 +159,36 @@ def test_a_model_that_shares_its_embedding_is_another_model():
     cache = models.compressed(attached_model("llama"), "snapkv", ids, ratio=0.5)
     with pytest.raises(ValueError, match="cache that this model filled, got one of another"):
         generate_three(models.attach(other), cache, ids)
+
+
+def loaded(model):
+    """Return the model with other weights from a file."""
+    model.load_state_dict({name: 1.1 * x for name, x in model.state_dict().items()})
+    return model
+
+
+def merged(model):
+    """Return the model with an adapter merged as `peft` merges it."""
+    model.model.layers[0].self_attn.q_proj.weight.data += 0.01
+    return model
+
+
+def trained(model):
+    """Return a copy of the model after a step of training."""
+    model = deepcopy(model)
+    with torch.no_grad():
+        model.lm_head.weight.mul_(1.1)
+    return model
+
+
+@pytest.mark.parametrize("change", [loaded, merged, trained])
+def test_a_cache_of_earlier_weights_is_refused(change):
+    model, (ids, _) = models.attach(new_model("llama")), prompts(2)
+    cache = compressed(model, "kvzip+hubkv", ids[:, :-2])
+    other = change(model)
+    with pytest.raises(ValueError, match="of weights that were changed since: compress the prompt"):
+        generate_three(other, cache, ids)
+    generate_three(other, compressed(other, "kvzip+hubkv", ids[:, :-2]), ids)
 
 
 @every_system

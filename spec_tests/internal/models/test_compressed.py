@@ -294,10 +294,10 @@ def test_a_window_is_cut_to_the_budget(name):
         assert_equal(layer, other)
 
 
-@pytest.mark.parametrize("system", ["full", HEX, "gear"], ids=["full", "hex", "gear"])
+@pytest.mark.parametrize("system", ["full", HEX, "gear", "knorm>gear"], ids=str)
 def test_a_prompt_of_one_token_is_one(system):
-    ids = torch.tensor([[7]])
-    cache = models.compressed(attached_model("llama"), system, input_ids=ids)
+    ids, how = torch.tensor([[7]]), dict(keep=4) if ">" in str(system) else {}
+    cache = models.compressed(attached_model("llama"), system, input_ids=ids, **how)
     mask = torch.ones_like(ids)
     assert generate(attached_model("llama"), ids, mask, cache).shape == (1, 9)
 

@@ -67,9 +67,40 @@ def test_an_error_leaves_the_model_as_it_was():
 def test_a_cache_that_is_given_is_kept():
     model = new_model("llama")
     with models.compressing(model, "snapkv", keep=4):
-        held = transformers.DynamicCache()
+        held = models.compressed(model, "full", IDS, MASK)
         assert generate(model, IDS, MASK, held).shape == (2, TOKENS + 8)
         assert held.get_seq_length() == TOKENS + 7
+
+
+def test_what_would_not_be_compressed_is_refused():
+    model = new_model("llama")
+    with models.compressing(model, "snapkv", keep=4):
+        with pytest.raises(ValueError, match=r"within `compressing`.*an empty DynamicCache"):
+            generate(model, IDS, MASK, transformers.DynamicCache())
+        for call in (lambda: model(IDS), lambda: model(inputs_embeds=torch.zeros(1, 5, 32))):
+            with pytest.raises(ValueError, match=r"through `generate` within `compressing`.*token"):
+                call()
+    assert model(IDS).logits.shape[:2] == IDS.shape
+
+
+def test_a_generation_outlives_the_context():
+    model, found, steps = new_model("llama"), [], threading.Event()
+    ended = threading.Event()
+
+    def wait(ids, *_, **__):
+        steps.set()
+        ended.wait(20)
+        return torch.zeros(len(ids), dtype=torch.bool)
+
+    with models.compressing(model, "snapkv", keep=9):
+        expected = generate(model, IDS, MASK)
+        how = dict(stopping_criteria=[wait])
+        run = threading.Thread(target=lambda: found.append(generate(model, IDS, MASK, **how)))
+        run.start()
+        assert steps.wait(20)
+    ended.set()
+    run.join()
+    assert torch.equal(found[0], expected)
 
 
 def test_padding_is_found_where_no_mask_is_given():
@@ -115,23 +146,6 @@ def test_several_sequences_come_from_one_prompt():
     with models.compressing(model, "snapkv", keep=9):
         out = generate(model, IDS, MASK, num_beams=2, num_return_sequences=2)
     assert out.shape == (4, TOKENS + 8)
-
-
-def test_threads_take_turns_with_prompts_of_their_own():
-    model, found = new_model("llama"), {}
-    with models.compressing(model, "snapkv", keep=9):
-        expected = generate(model, IDS, MASK)
-
-        def ask(name: int) -> None:
-            found[name] = generate(model, IDS, MASK)
-
-        threads = [threading.Thread(target=ask, args=(name,)) for name in range(3)]
-        for one in threads:
-            one.start()
-        for one in threads:
-            one.join()
-    assert len(found) == 3
-    assert all(torch.equal(out, expected) for out in found.values())
 
 
 def test_threads_share_one_scorer():

@@ -17,6 +17,7 @@ from spec_tests.internal.models.random_model import (
 )
 
 IDS = prompts()[0]
+TOKENS = IDS.shape[1]
 IMAGE = 7
 
 
@@ -24,6 +25,13 @@ def model_on_meta():
     """Return a model without loaded weights."""
     with torch.device("meta"):
         return transformers.AutoModelForCausalLM.from_config(configuration("llama"))
+
+
+def sharded_model():
+    """Return a model as `tp_plan` marks it."""
+    model = new_model("llama")
+    vars(model)["_tp_size"] = 2
+    return model
 
 
 def model_with_images():
@@ -248,6 +256,21 @@ MISTAKES = {
         ValueError,
         "vocabulary, 0 to 60, got 160: is the tokenizer this model's?",
     ),
+    "a mask of numbers that are added": (
+        dict(system="full", attention_mask=torch.zeros(2, TOKENS)),
+        ValueError,
+        "attention_mask must be 1 at tokens and 0 at padding on the left, got [0.0, 0.0]",
+    ),
+    "another model's tokenizer": (
+        dict(system="kvzip", ratio=0.5, settings={"prompt": [1, 999]}),
+        ValueError,
+        "ids of kvzip's request must be in the model's vocabulary, 0 to 60, got 999",
+    ),
+    "edges of queries that are not stored": (
+        dict(system="h2o", keep=8, interval=4, refined=optimized.GraphSettings(8, kind="qk")),
+        ValueError,
+        "refined.kind must be 'kk', 'kv' or 'vv' for 'h2o', got 'qk'",
+    ),
     "a mask of numpy": (
         dict(system="full", attention_mask=prompts()[1].numpy()),
         TypeError,
@@ -340,13 +363,18 @@ MODELS = {
         TypeError,
         "LlamaForCausalLM'>: load it with `AutoModelForCausalLM.from_pretrained`",
     ),
+    "a part of a model": (
+        lambda: sharded_model(),
+        ValueError,
+        "model must be whole in one process, got weights that are sharded over ranks",
+    ),
     "a model without weights": (
         lambda: model_on_meta(),
         ValueError,
         "model must have weights, got a model on the device 'meta'",
     ),
 }
-MORE, TOKENS = prompts(4)[0], IDS.shape[1]
+MORE = prompts(4)[0]
 LATER = {
     "the new ids alone": (
         dict(inputs=MORE[:, TOKENS:]),
@@ -358,7 +386,15 @@ LATER = {
     ),
     "a mask that `compressed` was not given": (
         dict(attention_mask=prompts(4)[1]),
-        "tokens that the cache has seen, got another: pass the mask to `compressed`, too",
+        "cache has seen, padding included, got another: pass the mask to `compressed`, too",
+    ),
+    "a mask that `compressed` was not given, and no question": (
+        dict(inputs=IDS, attention_mask=prompts()[1]),
+        "cache has seen, padding included, got another: pass the mask to `compressed`, too",
+    ),
+    "a mask of another length": (
+        dict(attention_mask=torch.ones(2, 5)),
+        "attention_mask must have a flag for each of the 28 ids, got 5",
     ),
     "questions padded on the right": (
         dict(attention_mask=torch.ones_like(MORE) - torch.eye(1, 28).flip(1).long()),
@@ -464,7 +500,7 @@ def test_a_model_that_is_converted_afterwards_does_not_fit_its_cache():
     model = new_model("llama")
     cache = models.compressed(model, "full", IDS)
     with pytest.raises(ValueError, match=r"type of the cache, torch.float32, got torch.float16"):
-        model.half().generate(MORE, past_key_values=cache, max_new_tokens=2)
+        model.half()(MORE[:, TOKENS:], past_key_values=cache)
 
 
 def test_attention_that_is_set_afterwards_is_honoured_or_named():

@@ -1,5 +1,6 @@
 """Quantised caches of the entries that eviction keeps."""
 
+import pickle
 from copy import deepcopy
 
 import pytest
@@ -109,10 +110,10 @@ def test_bytes_are_those_of_the_codes(store):
     cache, ids, mask = read_cache(model, f"streaming_llm>{store}", False, keep=20)
     held = [layer.codes.held for layer in cache.layers]
     assert cache.nbytes == optimized.stored_bytes([held, cache.valid])
-    copy = deepcopy(cache)
+    copies = deepcopy(cache), pickle.loads(pickle.dumps(cache))
     with cache.undone():
         first = generate(model, ids, mask, cache)
-    assert torch.equal(generate(model, ids, mask, copy), first)
+    assert all(torch.equal(generate(model, ids, mask, copy), first) for copy in copies)
     assert torch.equal(generate(model, ids, mask, cache), first)
 
 
@@ -131,3 +132,13 @@ def test_a_row_that_stays_whole_is_coded_whole(padded):
     cache, ids, mask = read_cache(wide_model(), "snapkv>kcvt-4", padded, keep=100)
     assert cache.get_seq_length() == TOKENS - 1
     assert generate(wide_model(), ids, mask, cache).shape == (2, TOKENS + 14)
+
+
+@pytest.mark.parametrize("system", ["kivi-4", "snapkv>kivi-4", "kvzip>hex-4"])
+def test_heads_that_a_store_cannot_hold_are_refused_before_a_prompt_is_read(system):
+    model = models.attach(new_model("llama"))
+    model.register_forward_pre_hook(lambda *_: pytest.fail("the model was called"))
+    with pytest.raises(
+        ValueError, match=r"model must have (wider heads than 8|heads of a multiple)"
+    ):
+        models.compressed(model, system, prompts()[0], **dict(ratio=0.5) if ">" in system else {})

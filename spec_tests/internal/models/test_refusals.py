@@ -112,8 +112,12 @@ def test_a_cache_in_a_model_that_is_not_attached_is_refused(kind):
 
 def test_taking_tokens_back_is_refused():
     prompt, _, _ = read_prompt()
-    with pytest.raises(NotImplementedError, match=r"assisted decoding \(crop\) is not supported"):
+    with pytest.raises(NotImplementedError, match="prompt-lookup decoding is not supported"):
         prompt.cache.crop(-1)
+    ids, how = prompts()[0][:1], dict(max_new_tokens=4, prompt_lookup_num_tokens=2)
+    cache = models.compressed(attached_model("llama"), "snapkv", ids, ratio=0.5)
+    with pytest.raises(NotImplementedError, match="prompt-lookup decoding is not supported"):
+        attached_model("llama").generate(ids, past_key_values=cache, **how)
 
 
 def test_an_empty_prompt_and_an_empty_chunk_are_refused():

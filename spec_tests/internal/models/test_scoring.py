@@ -1,5 +1,7 @@
 """Scorers on a model return what their functions return on the model's own tensors."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -153,6 +155,22 @@ def test_what_was_watched_in_chunks_scores_as_the_specification_says(name, spec)
     for step, one in zip(steps, scorer.finish(prompt, KEEP).scored, strict=True):
         inputs = dict(queries=step.queries, keys=step.keys, valid=step.valid)
         assert_as_accurate(one.scores, spec, inputs)
+
+
+@pytest.mark.parametrize("kind", ["qk", "qq"])
+@pytest.mark.parametrize("chunk", [None, 7])
+def test_graphkv_compares_the_queries_of_all_tokens(kind, chunk):
+    model, (ids, mask), steps = attached_model("llama"), prompts(), []
+    settings = optimized.GraphSettings(4, kind, adaptive=False, per_head=True)
+    how = dict(refined=settings, settings={"window": 8}, chunk=chunk)
+    cache = models.compressed(model, "snapkv", ids, mask, keep=12, **how)
+    scorer = models.scorer("snapkv", model, window=8)
+    read = models.prefill(model, ids, mask, watch=[scorer.watch, steps.append])
+    scores = scorer.finish(read, 12)
+    for layer, step, scored in zip(cache.layers, steps, scores.scored, strict=True):
+        more: dict[str, Any] = dict(keep=12, queries=step.queries, valid=mask.bool())
+        kept = reference.select(step.keys, step.values, scored, refinement=settings, **more)
+        assert torch.allclose(layer.keys, step.keys[kept].view_as(layer.keys), atol=1e-4)
 
 
 def test_kvzip_hears_the_model_repeat_what_it_read():

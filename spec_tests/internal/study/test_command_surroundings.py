@@ -1,0 +1,76 @@
+"""The command on a foreign model, without matplotlib, and with too little memory."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from optimized.study.evaluate import Batch
+
+ROOT = Path(__file__).parent.parent.parent.parent
+WITHOUT = """
+import sys
+sys.modules["matplotlib"] = None
+from optimized.__main__ import main
+main(sys.argv[1:])
+"""
+
+
+def test_matplotlib_is_needed_for_pictures_alone(checked_command, tmp_path):
+    usual = checked_command.arguments("--systems", "full", "--out", str(tmp_path / "out"))
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", WITHOUT, *usual, *more], cwd=ROOT, capture_output=True
+        )
+        for more in (("--pictures",), ())
+    ]
+    assert [run.returncode for run in runs] == [2, 0]
+    assert "matplotlib is not installed" in (tmp_path / "out" / "report.html").read_text()
+    assert b"--no-pictures must be given without matplotlib" in runs[0].stderr
+
+
+@pytest.mark.parametrize("part", ["config", "tokenizer_config"])
+def test_code_of_a_models_folder_does_not_run(command, capsys, tmp_path, monkeypatch, part):
+    folder = copytree(command.model, tmp_path / "foreign")
+    ran = tmp_path / "ran"
+    (folder / "own.py").write_text(f"open({str(ran)!r}, 'w')\n")
+    file = folder / f"{part}.json"
+    auto = {
+        "AutoConfig": "own.C",
+        "AutoModelForCausalLM": "own.M",
+        "AutoTokenizer": ["own.T", None],
+    }
+    named = {"model_type": "own"} if part == "config" else {"tokenizer_class": "Own"}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"auto_map": auto} | named))
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    command.model = folder
+    said = command.refused(capsys, "--text", str(folder / "text.txt"))
+    assert "it needs Python code of its own, which the command never runs" in said
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")],
+    ids=["host", "GPU"],
+)
+def test_a_row_without_memory_is_refused_by_itself(command, monkeypatch, error):
+    def quantise(*_):
+        raise error
+
+    monkeypatch.setattr(Batch, "quantise", quantise)
+    rows = command.figures("--systems", "gear", "snapkv", "--ratios", "0.5")["rows"]
+    assert [row["refused"] is None for row in rows] == [True, False, True]
+    assert "memory" in rows[1]["refused"]
+
+
+def test_a_folder_in_place_of_gates_is_refused(command, capsys, tmp_path):
+    command.model = copytree(command.model, tmp_path / "gated")
+    (command.model / "gate.safetensors").mkdir()
+    said = command.refused(capsys, "--systems", "fastkvzip")
+    assert "gate.safetensors must hold a gate for each of 2 layers" in said
