@@ -121,7 +121,7 @@ def test_a_model_that_is_not_reached_is_said_once(command, capsys, monkeypatch):
     hub = logging.getLogger("huggingface_hub")
     hub.setLevel(logging.WARNING)
 
-    def unreached(name):
+    def unreached(name, **_):
         assert not hub.isEnabledFor(logging.WARNING)  # each retry warns
         raise OSError(f"no connection for {name}")
 
