@@ -39,11 +39,11 @@ from optimized.bench.operations import (
     Named,
     Operation,
     OperationInputs,
+    moved,
     operations,
     override_launch_options,
 )
 from optimized.bench.report import MEASURED, ROOT, surroundings
-from optimized.bench.timing_harness import moved
 from optimized.hex_packed_layout import PackedCache
 from reference._validation.contract import trusted
 

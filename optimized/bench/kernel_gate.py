@@ -21,10 +21,10 @@ from optimized.bench.operations import (
     Named,
     Operation,
     chosen,
+    moved,
     operations,
     override_launch_options,
 )
-from optimized.bench.timing_harness import moved
 from reference._validation.contract import trusted
 
 

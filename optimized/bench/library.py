@@ -1,14 +1,14 @@
-"""Other libraries on the same queries, keys and values: `python -m optimized.bench library`.
+"""Other libraries on the same queries, keys and values: those that are installed.
 
-It measures against those that are installed; kvpress and transformers' quantised caches want
-environments of their own. The presses of kvpress get their queries ready, without the projection of
-hidden states and the rotary embedding, so that both sides score alone. A quantised cache of four
-bits takes a step of a layer: a token is added, and its query attends.
+kvpress and transformers' quantised caches want environments of their own. The presses of kvpress
+get their queries ready, without the projection of hidden states and the rotary embedding, so that
+both sides score alone. A quantised cache of four bits takes a step of a layer: a token is added,
+and its query attends.
 """
 
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
-from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,12 +16,10 @@ import torch
 import torch.nn.functional as F
 
 import optimized
-from optimized.bench.ratios import DTYPES, SIZES, Table, measured
 from optimized.bench.report import installed
-from optimized.bench.straightforward import ROWS
 from optimized.bench.straightforward.rows import KV_HEADS, QUERY_HEADS, WIDTH
 
-Call = Any
+Call = Callable[[], Any]
 
 
 def layer_stub() -> Any:
@@ -114,30 +112,20 @@ def their_step(kind: str, given: dict[str, Any]) -> Call:
 CACHES = {"optimum-quanto": "QuantoQuantizedLayer", "hqq": "HQQQuantizedLayer"}
 """The quantised layer of transformers that a package is the backend of."""
 
-NAMES = [*PRESSES, "hex_decode"]
-"""The functions that a library has, too."""
 
+def rivals() -> dict[tuple[str, str], Callable[[dict[str, Any]], tuple[Call, Call]]]:
+    """Return, for a function and an installed library, what makes our call and theirs."""
 
-def library(table: Table, names: list[str]) -> None:
-    """Measure functions against the libraries that are installed."""
-    missing = "not installed"
-    presses, caches = installed("kvpress"), [x for x in CACHES if installed(x) != missing]
-    if presses == missing and not caches:
-        raise SystemExit(
-            "no library is installed: pip install -c constraints.txt kvpress, or in another "
-            "environment pip install -c constraints.txt transformers optimum-quanto hqq"
-        )
-    rivals = [(name, f"kvpress {presses}") for name in PRESSES if presses != missing]
-    rivals += [("hex_decode", f"{name} {installed(name)}, 4 bits") for name in caches]
-    for tokens, (name, against), dtype in product(SIZES, rivals, DTYPES):
-        line = dict(function=name, against=against, tokens=str(tokens), dtype=str(dtype)[6:])
-        line |= dict(shape=ROWS[name].shape.format(tokens))
-        if name in names and table.known(line) is None:
-            given = ROWS[name].inputs(tokens, dtype)
-            if name in PRESSES:
-                ours = partial(getattr(optimized, name), **given)
-                theirs = PRESSES[name](given)
-            else:
-                ours = ours_step(given)
-                theirs = their_step(CACHES[against.split()[0]], given)
-            table.add(line | measured(ours, theirs))
+    def press(name: str, given: dict[str, Any]) -> tuple[Call, Call]:
+        return partial(getattr(optimized, name), **given), PRESSES[name](given)
+
+    def step(kind: str, given: dict[str, Any]) -> tuple[Call, Call]:
+        return ours_step(given), their_step(kind, given)
+
+    made: dict[Any, Any] = {}
+    if (version := installed("kvpress")) != "none":
+        made |= {(name, f"kvpress {version}"): partial(press, name) for name in PRESSES}
+    for name, kind in CACHES.items():
+        if (version := installed(name)) != "none":
+            made["hex_decode", f"{name} {version}, 4 bits"] = partial(step, kind)
+    return made

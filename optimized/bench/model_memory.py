@@ -10,7 +10,8 @@ multiples of one layer's keys and values.
 
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial, wraps
+from copy import deepcopy
+from functools import lru_cache, partial, wraps
 from itertools import accumulate
 from statistics import median
 from time import process_time
@@ -19,16 +20,35 @@ from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
-from transformers import DynamicCache
+from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
 import optimized
 from optimized import models
-from optimized.bench.bench_models import CONFIG, KV_HEADS, WIDTH, model
 from optimized.models.systems import system_named
 
 SYSTEMS = ("snapkv+hubkv@head", "snapkv+hubkv@model", "snapkv+graphkv", "kvzip", "cake")
 SYSTEMS += ("expected_attention", "hex-4", "hex-3", "kcvt-4", "kivi-4", "gear")
 RATIO, STEPS = 0.75, 20
+KV_HEADS, WIDTH = 4, 64
+CONFIG = LlamaConfig(
+    hidden_size=1024,
+    intermediate_size=2816,
+    num_hidden_layers=2,
+    num_attention_heads=4 * KV_HEADS,
+    num_key_value_heads=KV_HEADS,
+    head_dim=WIDTH,
+    vocab_size=1000,
+    max_position_embeddings=2**15,
+)
+
+
+@lru_cache
+def model(ours: bool) -> Any:
+    """Return a model of random weights, or a copy of it that attends through this package."""
+    if ours:
+        return models.attach(deepcopy(model(ours=False)))
+    torch.manual_seed(0)
+    return LlamaForCausalLM(CONFIG).eval()
 
 
 def most_alive(call: Callable[[], Any]) -> tuple[Any, int]:

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._pytree import tree_map_only
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
@@ -104,6 +105,11 @@ def uniform(device: torch.device, *shape: int, dtype: torch.dtype = torch.float3
         return empty(*shape, dtype=dtype)
     numbers = torch.rand(shape, generator=torch.Generator(device).manual_seed(0), device=device)
     return numbers.to(dtype)
+
+
+def moved(value: Any, device: torch.device) -> Any:
+    """Return an argument on a device, with all tensors inside it."""
+    return tree_map_only(Tensor, lambda tensor: tensor.to(device), value)
 
 
 def name_of(dtype: torch.dtype) -> str:

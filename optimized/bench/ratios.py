@@ -1,10 +1,11 @@
-"""Ratios on a CPU: `python -m optimized.bench straightforward [FUNCTION ...]`, and `library`.
+"""Ratios on a CPU: `python -m optimized.bench ratios [NAME ...]`.
 
-The first measures every function against the plain way to it and against the reference, the second
-the scorers against kvpress, where that is installed. Both sides are called in turns in one process
-on one thread, and the ratio is the median of the pairs, by process time. A row is printed when it
-is measured, and written to docs/ratios.csv. A row of the same code on the same processor is not
-measured again, except with `--anew`.
+Each function is measured against the plain way to it and against the reference; `--against library`
+takes the libraries that are installed, and `--against paper` the rows of `cases`. Both sides are
+called in turns in one process on one thread, and the ratio is the median of the pairs, by process
+time. A row is printed when it is measured, and written to docs/ratios.csv. A row of the same code
+on the same processor is not measured again, except with `--anew`. Functions must first pass their
+agreement tests. No timing is ever asserted.
 """
 
 import argparse
@@ -28,7 +29,10 @@ import optimized
 import reference
 from optimized._atomic_files import write_atomically
 from optimized.bench.agreement import check_agreement
+from optimized.bench.cases import CASES
+from optimized.bench.library import rivals
 from optimized.bench.report import ROOT, commit, installed, markdown
+from optimized.bench.straightforward import ROWS
 
 FILE, PAGE = ROOT / "docs/ratios.csv", ROOT / "docs/performance.md"
 SIZES, DTYPES = (1024, 4096, 16384), (torch.float32, torch.bfloat16)
@@ -132,7 +136,8 @@ class Table:
         """Print a row and write it."""
         line = {column: (given | self.about).get(column, "") for column in COLUMNS}
         self.lines[key_of(line)] = line
-        shown = ("function", "against", "tokens", "dtype", "ratio", "ours ms", "theirs ms")
+        where = ("tokens", "dtype") if line["tokens"] else ("shape",)
+        shown = ("function", "against", *where, "ratio", "ours ms", "theirs ms")
         print(*(line[column] for column in shown), sep="\t", flush=True)
         text = StringIO(newline="")
         writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
@@ -143,8 +148,9 @@ class Table:
 
 
 def key_of(line: Line) -> Key:
-    """Return what tells rows apart."""
+    """Return what tells rows apart; a row without tokens has a shape of its own."""
     names = ("function", "against", "tokens", "dtype", "processor", "threads")
+    names += () if line["tokens"] else ("shape",)
     return tuple(line[name].zfill(6) if name == "tokens" else line[name] for name in names)
 
 
@@ -157,17 +163,15 @@ def measured(ours: Callable[[], object], theirs: Callable[[], object]) -> Line:
                     strict=True)) | dict(pairs=str(len(pairs)))  # fmt: skip
 
 
-def straightforward(table: Table, names: list[str]) -> None:
-    """Measure functions against the plain way and the reference, small sizes first."""
-    from optimized.bench.straightforward import ROWS
-
+def straightforward(table: Table, names: list[str], against: str) -> None:
+    """Measure functions against the plain way or the reference, small sizes first."""
     slow = dict[str, str]()
-    for against, tokens, name, dtype in product((PLAIN, REFERENCE), SIZES, names, DTYPES):
+    for tokens, name, dtype in product(SIZES, names, DTYPES):
         row, kind = ROWS[name], str(dtype)[6:]
         line = dict(function=name, against=against, tokens=str(tokens), dtype=kind)
         line |= dict(shape=row.shape.format(tokens), ratio="differs")
         known = table.known(line)
-        if known is None and (tokens > row.most or (against == REFERENCE and name in slow)):
+        if known is None and (tokens > row.most or name in slow):
             known = table.add(line | dict(ratio="too large" if tokens > row.most else slow[name]))
         if known is None:
             given, ours = row.inputs(tokens, dtype), getattr(optimized, name)
@@ -185,6 +189,25 @@ def straightforward(table: Table, names: list[str]) -> None:
                 slow[name] = f"skipped: {seconds:.1f} s at {tokens} tokens"
 
 
+def libraries(table: Table, names: list[str]) -> None:
+    """Measure functions against the libraries that are installed."""
+    for tokens, ((name, against), sides), dtype in product(SIZES, rivals().items(), DTYPES):
+        line = dict(function=name, against=against, tokens=str(tokens), dtype=str(dtype)[6:])
+        line |= dict(shape=ROWS[name].shape.format(tokens))
+        if name in names and table.known(line) is None:
+            table.add(line | measured(*sides(ROWS[name].inputs(tokens, dtype))))
+
+
+def cases(table: Table, names: list[str]) -> None:
+    """Measure the rows that have shapes of their own."""
+    for case in CASES:
+        line = dict(function=case.name, against=case.against, tokens="", dtype="", shape=case.shape)
+        if case.name in names and table.known(line) is None:
+            given = case.inputs()
+            sides = (partial(side, **given) for side in (case.ours, case.theirs))
+            table.add(line | measured(*sides))
+
+
 def is_number(line: Line) -> bool:
     """Whether a row has a ratio."""
     return line["ratio"][:1].isdigit()
@@ -194,7 +217,7 @@ def summary(lines: Iterable[Line]) -> str:
     """Return the tables of the page: first what most users call, then everything else."""
     found: dict[Key, dict[str, str]] = {}
     for line in lines:
-        if line["against"] != REFERENCE and is_number(line):
+        if line["tokens"] and line["against"] != REFERENCE and is_number(line):
             rival = "plain" if line["against"] == PLAIN else line["against"]
             key = (line["function"], rival, f"{line['processor']}, {line['threads']} thread")
             kind = "f32" if line["dtype"] == "float32" else "bf16"
@@ -225,42 +248,61 @@ def bold(ratio: str) -> str:
     return f"**{ratio}**" if ratio[:1].isdigit() and float(ratio) < 1 else ratio
 
 
-BEGIN, END = "<!-- ratios -->", "<!-- end of ratios -->"
+def timings(lines: Iterable[Line]) -> str:
+    """Return the table of the rows that have shapes of their own, with the figures of papers."""
+    papers = {(case.name, case.shape): case.paper for case in CASES}
+    columns = ("function", "shape", "against", "ratio", "ours ms", "theirs ms")
+    about = ("processor", "versions", "commit", "date")
+    rows = [
+        [line[name] for name in columns]
+        + [papers.get((line["function"], line["shape"]), ""), ", ".join(line[x] for x in about)]
+        for line in lines
+        if not line["tokens"]
+    ]
+    return markdown([[*columns, "paper ms", "measured on, with, at"], *rows])
 
 
-def with_summary(page: str, lines: Iterable[Line]) -> str:
-    """Return a page with the table between its markers."""
-    head, rest = page.split(BEGIN)
-    return f"{head}{BEGIN}\n\n{summary(lines)}\n{END}{rest.split(END)[1]}"
+def with_tables(page: str, lines: list[Line]) -> str:
+    """Return a page with each table between its markers."""
+    for name, made in (("ratios", summary(lines)), ("timings", timings(lines))):
+        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        page = f"{page.split(begin)[0]}{begin}\n\n{made}\n{end}{page.split(end)[1]}"
+    return page
 
 
 def main(words: list[str]) -> None:
     """Measure, print, and write the rows and the page."""
-    parser = argparse.ArgumentParser(prog="python -m optimized.bench", description=__doc__)
-    parser.add_argument("what", choices=("straightforward", "library"))
-    parser.add_argument("names", nargs="*", metavar="FUNCTION")
+    parser = argparse.ArgumentParser(prog="python -m optimized.bench ratios", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of a function or a case")
+    kinds = dict(plain=PLAIN, reference=REFERENCE, library="", paper="")
+    chosen = [*kinds][:2]
+    parser.add_argument("--against", nargs="+", choices=kinds, default=chosen, metavar="KIND",
+                        help=f"of {', '.join(kinds)} (default {' '.join(chosen)})")  # fmt: skip
     parser.add_argument("--anew", action="store_true", help="measure known rows again")
     parser.add_argument("--file", type=Path, default=FILE, help="where rows are kept")
     given = parser.parse_args(words)
     torch.set_num_threads(1)
-    table = Table(given.file, given.anew)
-    if given.what == "library":
-        from optimized.bench.library import NAMES as known
-        from optimized.bench.library import library as measure
-    else:
-        from optimized.bench.straightforward import ROWS as known
-
-        measure = straightforward
-    if unknown := {*given.names} - {*known}:
-        parser.error(f"no row of {', '.join(sorted(unknown))}; there are {', '.join(known)}")
-    names = given.names or list(known)
-    check_agreement(sorted(names), "cpu", "--examples", "5")
+    table, known = Table(given.file, given.anew), dict.fromkeys([*ROWS, *(x.name for x in CASES)])
+    if unknown := [name for name in given.names if name not in known]:
+        parser.error(f"no row of {', '.join(unknown)}; there are {', '.join(known)}")
+    if "library" in given.against and not rivals():
+        parser.error("no library is installed: pip install -c constraints.txt kvpress, or in "
+                     "another environment transformers optimum-quanto hqq")  # fmt: skip
+    names = given.names or [*known]
+    functions = {name for name in names if name in ROWS and {*given.against} != {"paper"}}
+    if "paper" in given.against:
+        functions |= {x for case in CASES if case.name in names for x in case.functions}
+    check_agreement(sorted(functions), "cpu", "--examples", "5")
     with torch.no_grad():
-        measure(table, names)
+        for kind in given.against:
+            if kind in ("plain", "reference"):
+                straightforward(table, [name for name in names if name in ROWS], kinds[kind])
+            else:
+                (libraries if kind == "library" else cases)(table, names)
     below = [line for line in table.lines.values() if is_number(line) and float(line["ratio"]) < 1]
     print(f"below 1: {len(below)} of {len(table.lines)} rows")
     if given.file == FILE:
-        write_atomically(PAGE, with_summary(PAGE.read_text(), table.lines.values()))
+        write_atomically(PAGE, with_tables(PAGE.read_text(), [*table.lines.values()]))
 
 
 __all__ = ["main"]

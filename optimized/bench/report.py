@@ -1,43 +1,19 @@
 """Tables and files of the benchmarks."""
 
-import csv
 import json
 import platform
 import subprocess
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from optimized._atomic_files import write_atomically
-from optimized.bench.timing_harness import Case, Timing
-
 ROOT = Path(__file__).parents[2]
 MEASURED = ROOT / "docs/measured.json"
 """Where `python -m optimized.bench cuda` stores its measurements."""
-Line = dict[str, str]
-COLUMNS: tuple[str, ...] = (
-    *("bench", "row", "shape", "against", "against ms", "ms", "ratio", "first call ms"),
-    *("paper ms", "device", "torch", "triton", "commit", "date"),
-)
-
-
-def line(bench: str, case: Case, timing: Timing, where: Sequence[str]) -> Line:
-    """Return the line of a case in the table."""
-    times = (milliseconds(timing.slow), milliseconds(timing.fast))
-    ratio = f"{timing.slow / timing.fast:.2f}"
-    about = (bench, case.name, case.shape, case.against)
-    cells = (*about, *times, ratio, milliseconds(timing.first), case.paper, *where)
-    return dict(zip(COLUMNS, cells, strict=True))
-
-
-def milliseconds(seconds: float) -> str:
-    """Return a time with three significant digits."""
-    return f"{1000 * seconds:.3g}" if seconds < 1 else f"{1000 * seconds:.0f}"
 
 
 def surroundings(device: str, threads: int) -> tuple[str, str, str, str, str]:
@@ -82,39 +58,11 @@ def commit() -> str:
     return done[0] + ("+" if done[1] else "")
 
 
-def report_text(found: list[Line]) -> str:
-    """Return the lines as a table under hardware and versions, with slow rows repeated below."""
-    shown = COLUMNS[:9]
-    text = [text_table([shown, *(tuple(line[column] for column in shown) for line in found)])]
-    about = {column: found[0][column] for column in COLUMNS[9:]} if found else {}
-    text.insert(0, ", ".join(f"{column} {value}" for column, value in about.items()))
-    if any(line["paper ms"] for line in found):
-        text.append("paper ms: as the paper reports it, clearly not the same hardware")
-    slow = [line for line in found if float(line["ratio"]) < 1]
-    text.append(f"below 1x: {len(slow)} of {len(found)} rows")
-    text += [f"  {line['row']} {line['shape']}: {line['ratio']}" for line in slow]
-    return "\n".join(text)
-
-
 def text_table(rows: Sequence[Sequence[str]]) -> str:
     """Return rows as a text table with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
     return "\n".join(line.rstrip() for line in lines)
-
-
-def update_csv(found: list[Line], file: Path = ROOT / "docs/performance.csv") -> None:
-    """Replace the lines of the same benches in `file`."""
-    kept: list[Line] = []
-    if file.exists():
-        with file.open(newline="") as old:
-            again = {line["bench"] for line in found}
-            kept = [line for line in csv.DictReader(old) if line["bench"] not in again]
-    text = StringIO(newline="")
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(kept + found)
-    write_atomically(file, text.getvalue())
 
 
 def markdown(lines: Iterable[Sequence[str]]) -> str:

@@ -21,7 +21,7 @@ import reference
 from optimized import _dispatch, kernels, list_backends, vector
 from optimized._dispatch import dispatch
 from optimized.bench.launch_recorder import recorded
-from optimized.bench.timing_harness import moved
+from optimized.bench.operations import moved
 from optimized.hex_packed_layout import PackedCache
 from optimized.kernels.hex.attention import attend_packed
 from reference import GraphSettings, HexConfig, HubSettings, RaggedCache, Scored

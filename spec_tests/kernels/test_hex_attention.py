@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import reference
 from optimized import vector
 from optimized.bench.launch_recorder import launched
-from optimized.bench.timing_harness import moved
+from optimized.bench.operations import moved
 from optimized.hex_packed_layout import PackedCache
 from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.kernels.hex_cache_strategy import wide_cache_inputs

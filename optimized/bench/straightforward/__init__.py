@@ -3,7 +3,7 @@
 Each function here has the name of a public function of `optimized`, takes the arguments that
 `inputs` beside it draws, and returns the same numbers on ordinary input. It is the best plain way:
 unsorted `topk`, `index_select`, one product for each group of query heads. It has no guard, and no
-rule for ties, padding or extreme numbers. `python -m optimized.bench straightforward` times it.
+rule for ties, padding or extreme numbers. `python -m optimized.bench ratios` times it.
 """
 
 from importlib import import_module
@@ -22,7 +22,7 @@ _REASONS = {
         neighbour_count kv_bytes needle_recall biregular_degrees ramanujan_bound hex_preset
         hex_bytes hex_size paper_size quantizer_bytes kivi_size gear_size kivi_share
         quantizer_sizes""",
-    "Its result is defined by a stream of random numbers; `bench_expander` times one.": """
+    "Its result is defined by a stream of random numbers; `cases` times one.": """
         random_expander expander_mask half_edge_pairing double_edge_swaps connecting_swaps
         subtile_codes subtile_expander ramanujan_lift random_order""",
     "It tries every subset of a small graph, by definition.": "cheeger_constant conductance",

@@ -8,8 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import optimized as kv
-from optimized.bench.straightforward.rows import asked, importance, layer, row
-from optimized.bench.timing_harness import Inputs, normal
+from optimized.bench.straightforward.rows import Inputs, asked, importance, layer, normal, row
 
 WINDOW = 32
 SHAPE = "32 query heads, 8 key heads of 128, {} tokens, "

@@ -6,8 +6,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 import optimized as kv
-from optimized.bench.straightforward.rows import row
-from optimized.bench.timing_harness import Inputs
+from optimized.bench.straightforward.rows import Inputs, row
 
 CHANNELS, DEGREE = 1024, 32
 SHAPE = "{} tokens, 1024 channels, 32 of them kept"

@@ -7,9 +7,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import optimized as kv
-from optimized.bench.straightforward.rows import importance, keys_alone, layer, row, scored
+from optimized.bench.straightforward.rows import (
+    Inputs,
+    importance,
+    keys_alone,
+    layer,
+    normal,
+    row,
+    scored,
+)
 from optimized.bench.straightforward.selection import marked
-from optimized.bench.timing_harness import Inputs, normal
 
 KEEP, SOURCES, COUNT = 512, 153, 16
 """A budget, 30 % of it, and the neighbours of each source."""

@@ -13,13 +13,14 @@ from optimized.bench.straightforward.rows import (
     KV_HEADS,
     QUERY_HEADS,
     WIDTH,
+    Inputs,
     asked,
     importance,
     layer,
+    normal,
     row,
 )
 from optimized.bench.straightforward.selection import marked
-from optimized.bench.timing_harness import Inputs, normal
 
 BITS = 4
 LAYER = "8 key heads of 128, {} tokens, 4 bits"

@@ -7,8 +7,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import optimized as kv
-from optimized.bench.straightforward.rows import KV_HEADS, Draw, importance, row, scored
-from optimized.bench.timing_harness import Inputs, normal
+from optimized.bench.straightforward.rows import (
+    KV_HEADS,
+    Draw,
+    Inputs,
+    importance,
+    normal,
+    row,
+    scored,
+)
 
 SHAPE = "8 heads, {} tokens"
 SQUARE = "one head, {} tokens, a weight for each pair"

@@ -6,9 +6,8 @@ from torch import Tensor
 
 import optimized as kv
 from optimized.bench.straightforward.hex import dequantise, pack_bits, quantise, unpack_bits
-from optimized.bench.straightforward.rows import KV_HEADS, WIDTH, layer, row
+from optimized.bench.straightforward.rows import KV_HEADS, WIDTH, Inputs, layer, normal, row
 from optimized.bench.straightforward.selection import marked
-from optimized.bench.timing_harness import Inputs, normal
 
 
 def rows_alone(tokens: int, dtype: torch.dtype) -> Inputs:

@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from optimized.bench.timing_harness import Inputs, normal
-
 KV_HEADS, QUERY_HEADS, WIDTH = 8, 32, 128
 """The layer of the rows, that of Llama-3-8B."""
+Inputs = dict[str, Any]
 Draw = Callable[[int, torch.dtype], Inputs]
 
 
@@ -69,6 +68,11 @@ def asked(count: int, heads: int = QUERY_HEADS, values: bool = False) -> Draw:
         return dict(queries=queries) | (layer if values else keys_alone)(tokens, dtype)
 
     return draw
+
+
+def normal(seed: int, *shape: int) -> Tensor:
+    """Return a tensor of standard normal numbers."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 def importance(seed: int, *shape: int) -> Tensor:

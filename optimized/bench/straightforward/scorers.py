@@ -13,14 +13,15 @@ from optimized.bench.straightforward.rows import (
     KV_HEADS,
     QUERY_HEADS,
     WIDTH,
+    Inputs,
     asked,
     first_field,
     importance,
     keys_alone,
     layer,
+    normal,
     row,
 )
-from optimized.bench.timing_harness import Inputs, gate, normal
 
 SINKS, KERNEL = 4, 5
 LAYER = "8 key heads of 128, {} tokens"
@@ -146,6 +147,20 @@ def kvzip(
         start = SINKS + index * chunk
         scores[..., start : start + chunk] = of_groups(weights).amax((2, 3))
     return scores
+
+
+def gate(kv_heads: int) -> kv.GateWeights:
+    """Return random weights of a FastKVzip gate with 4 queries per key head."""
+    group, dim, hidden = 4, 16, 1024
+    return kv.GateWeights(
+        normal(0, kv_heads, group, dim, hidden) / 32,
+        normal(1, kv_heads, group, dim),
+        torch.ones(dim),
+        normal(2, kv_heads, dim, hidden) / 32,
+        torch.ones(dim),
+        normal(3, kv_heads, 16, dim),
+        normal(4, kv_heads, group),
+    )
 
 
 def states(tokens: int, dtype: torch.dtype) -> Inputs:

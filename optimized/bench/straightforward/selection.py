@@ -7,8 +7,7 @@ from torch import Tensor
 
 import optimized as kv
 from optimized.bench.straightforward.hubkv import hubkv_refine
-from optimized.bench.straightforward.rows import KV_HEADS, importance, layer, row, scored
-from optimized.bench.timing_harness import Inputs
+from optimized.bench.straightforward.rows import KV_HEADS, Inputs, importance, layer, row, scored
 
 SHAPE = "8 heads, {} tokens"
 LAYER = "8 key heads of 128, {} tokens, "

@@ -41,7 +41,8 @@ def test_the_plain_way_gives_the_numbers_of_the_reference(name):
 
 
 def line(**changed):
-    return dict(function="smd", against="reference", tokens="1024", dtype="float32") | changed
+    about = dict(function="smd", against="reference", tokens="1024", dtype="float32", shape="[4]")
+    return about | changed
 
 
 def test_a_second_run_measures_nothing_again_of_the_same_code(tmp_path, capsys):
@@ -54,6 +55,9 @@ def test_a_second_run_measures_nothing_again_of_the_same_code(tmp_path, capsys):
     assert known is not None
     assert known["ratio"] == "2"
     assert ratios.Table(file, anew=False).known(line(tokens="4096")) is None
+    shaped = [line(tokens="", shape=shape, ratio="3") for shape in ("[5]", "[6]")]
+    table.add(shaped[0])
+    assert [table.known(row) is None for row in shaped] == [False, True]
     assert ratios.Table(file, anew=True).known(line()) is None
     table.about["code"] = "other"
     assert table.known(line()) is None
@@ -72,7 +76,7 @@ def test_the_slowest_row_is_the_first_of_the_page():
 
 def test_the_page_shows_the_rows_of_the_file():
     page, table = ratios.PAGE.read_text(), ratios.Table(ratios.FILE, anew=False)
-    assert ratios.with_summary(page, table.lines.values()) == page
+    assert ratios.with_tables(page, [*table.lines.values()]) == page
 
 
 def test_a_wrong_result_is_no_agreement():

@@ -1,0 +1,217 @@
+"""Rows at shapes of their own: what papers time, and attention over caches in full precision.
+
+HubKV-Tab5 times refinement and selection at [36, B, 8, N]. HubKV-Tab6 times FastKVzip with HubKV
+and alone: a prompt, its compression, and the first step. GraphKV-Tab3 times decoding at a budget of
+512 after SnapKV, PyramidKV and KNorm, with the graph and without it. Both papers use models of
+eight billion parameters on a GPU; here it is a model of two layers. HEX reports less than 150 ms
+for an expander of 1024 channels, and less than 3 s for 4096. Its rival is the configuration model
+of networkx: a multigraph whose repeated edges a mask loses, without a check of its spectrum.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import optimized as kv
+from optimized.bench.straightforward.hubkv import corrected_content
+from optimized.bench.straightforward.rows import (
+    KV_HEADS,
+    QUERY_HEADS,
+    WIDTH,
+    Inputs,
+    importance,
+    layer,
+    normal,
+)
+from optimized.bench.straightforward.scorers import gate
+
+
+class Case(NamedTuple):
+    """Two functions of the same inputs."""
+
+    name: str
+    shape: str
+    inputs: Callable[[], Inputs]
+    ours: Callable[..., object]
+    theirs: Callable[..., object]
+    against: str
+    functions: tuple[str, ...]  # those of the reference with which ours must agree
+    paper: str = ""  # milliseconds that a paper reports for our side, on its own hardware
+
+
+ATTENTION = f"{QUERY_HEADS} query heads, {KV_HEADS} key heads of {WIDTH}, "
+
+
+def prompt(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return the queries, keys and values of a prompt in a layer."""
+    return dict(queries=normal(0, 1, QUERY_HEADS, tokens, WIDTH).to(dtype)) | layer(tokens, dtype)
+
+
+def coded(tokens: int, bits: int, dtype: torch.dtype) -> Inputs:
+    """Return a query, the cache in full precision and the HEX cache."""
+    made = prompt(tokens, dtype)
+    cache = kv.hex_prefill(**made, config=kv.hex_preset(f"HEX-{bits}"))
+    return made | dict(queries=made["queries"][:, :, -1:], cache=cache)
+
+
+def evicted(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return a query, the cache in full precision, and a quarter of it, unevenly over heads."""
+    made = prompt(tokens, dtype)
+    scores = importance(3, 1, KV_HEADS, tokens) * torch.arange(1, KV_HEADS + 1)[:, None]
+    kept = kv.retain(scores, ratio=0.75, scope="layer")
+    cache = kv.evict(made["keys"], made["values"], kept).ragged()
+    return made | dict(queries=made["queries"][:, :, -1:], cache=cache)
+
+
+def stock(queries: Tensor, keys: Tensor, values: Tensor, **_: Any) -> Tensor:
+    """Return attention in full precision, causal if there are several queries."""
+    causal = queries.shape[-2] > 1
+    return F.scaled_dot_product_attention(queries, keys, values, is_causal=causal, enable_gqa=True)
+
+
+def by_code(queries: Tensor, cache: kv.HexCache, **_: Any) -> Tensor:
+    """Return attention to the HEX cache."""
+    return kv.hex_attention(queries, cache).output
+
+
+def by_head(queries: Tensor, keys: Tensor, values: Tensor, cache: kv.RaggedCache) -> Tensor:
+    """Return attention to the kept entries and the last token."""
+    return kv.ragged_attention(queries, cache, keys[:, :, -1:], values[:, :, -1:])
+
+
+def mass(queries: Tensor, keys: Tensor, **_: Any) -> Tensor:
+    """Return the attention mass of a prompt."""
+    return kv.h2o_mass(queries, keys)
+
+
+RATIO = 0.95
+TABLE5 = {
+    (4096, 1): "2.51",
+    (4096, 4): "10.19",
+    (8192, 1): "4.76",
+    (8192, 4): "17.40",
+    (16384, 1): "10.18",
+    (16384, 4): "20.96",
+    (32768, 1): "17.90",
+    (32768, 4): "26.73",
+}
+"""Tokens, batch, and the paper's milliseconds of refinement and selection over FastKVzip."""
+
+
+def table5(tokens: int, batch: int) -> Inputs:
+    """Return scores and protected tokens of the paper's microbenchmark, few scores large."""
+    scores = importance(0, 36, batch, 8, tokens).pow(4).to(torch.bfloat16)
+    return dict(scores=scores, protected=kv.protected_mask(tokens).expand(scores.shape))
+
+
+def refine_and_retain(scores: Tensor, protected: Tensor) -> Tensor:
+    """Return the mask of the best entries of the whole model after refinement."""
+    refined = kv.hubkv_refine(scores, RATIO, protected)
+    return kv.retain(refined, protected, ratio=RATIO, scope="model")
+
+
+def refine_and_sort(scores: Tensor, protected: Tensor) -> Tensor:
+    """Return the same by steps over the whole tensor in float32, and one stable sort."""
+    inside = (~protected[0, 0, 0]).nonzero()
+    content = scores.float()[..., int(inside[0]) : int(inside[-1]) + 1]
+    refined = torch.ones_like(scores)
+    mixed = torch.lerp(content, corrected_content(content), RATIO**2)
+    refined[..., int(inside[0]) : int(inside[-1]) + 1] = mixed
+    rows = refined.movedim(0, 1).flatten(1)
+    order = rows.sort(descending=True, stable=True).indices
+    best = order[..., : kv.kept_count(rows.shape[-1], RATIO)]
+    return torch.zeros_like(rows, dtype=torch.bool).scatter_(-1, best, True)
+
+
+def configuration_model(tokens: int, channels: int, token_degree: int) -> Any:
+    """Return the multigraph of networkx's configuration model."""
+    degrees = [token_degree] * tokens, [tokens * token_degree // channels] * channels
+    return import_module("networkx").bipartite.configuration_model(*degrees, seed=0)
+
+
+KEEP, NEW = 512, 32
+
+
+def words(tokens: int) -> Inputs:
+    """Return random tokens."""
+    return dict(ids=torch.randint(1, 1000, (1, tokens), generator=torch.Generator().manual_seed(0)))
+
+
+def answer(ids: Tensor, name: str, refinement: Any, count: int = NEW, **how: Any) -> None:
+    """Read a prompt, compress it by a scorer and a refinement, and decode some tokens.
+
+    The first step reads the last token of the prompt again.
+    """
+    from optimized import models
+    from optimized.bench.model_memory import CONFIG, KV_HEADS, model
+
+    ours, settings = model(ours=True), dict[str, Any](shift=True) if name == "knorm" else {}
+    if name == "fastkvzip":
+        settings = dict(weights=[gate(KV_HEADS)] * CONFIG.num_hidden_layers)
+    scorer = models.scorer(name, ours, **settings)
+    reading = models.prefill(ours, ids, watch=[scorer.watch] if scorer.watching else [])
+    scores = scorer.finish(reading, keep=KEEP)
+    how = how or dict(keep=KEEP) if scores.budgets is None else dict(budgets=scores.budgets)
+    reading.cache.compress(scores.scored, kv.compress, refinement=refinement, **how)
+    steps: dict[str, Any] = dict(do_sample=False, max_new_tokens=count, min_new_tokens=count)
+    ours.generate(ids, past_key_values=reading.cache, **steps)
+
+
+def with_and_without(title: str, shape: str, tokens: int, refinement: Any, **how: Any) -> Case:
+    """Return the case of a prompt through a model of two layers, with a refinement and without."""
+    sides = (partial(answer, refinement=each, **how) for each in (refinement, None))
+    method = "hubkv" if isinstance(refinement, kv.HubSettings) else "graphkv"
+    scorer = "pyramidkv_budgets" if how["name"] == "pyramidkv" else how["name"]
+    functions = (f"{method}_compress", scorer)
+    return Case(title, shape, partial(words, tokens), *sides, f"without {method}", functions)
+
+
+FIRST = dict(name="fastkvzip", count=1, ratio=RATIO, scope="model")
+CASES = [
+    *(
+        Case("hex_attention", f"{ATTENTION}{tokens} tokens, {bits} bits, {str(dtype)[6:]}",
+             partial(coded, tokens, bits, dtype), by_code, stock, "full precision",
+             ("hex_attention",))
+        for tokens in (1024, 4096, 8192) for bits in (3, 4)
+        for dtype in (torch.float32, torch.bfloat16)
+    ),
+    *(
+        Case("ragged_attention", f"{ATTENTION}{tokens} tokens, 75% evicted, {str(dtype)[6:]}",
+             partial(evicted, tokens, dtype), by_head, stock, "full precision",
+             ("ragged_attention",))
+        for tokens in (1024, 4096, 8192) for dtype in (torch.float32, torch.bfloat16)
+    ),
+    Case("h2o_mass", f"{ATTENTION}a prompt of 512 tokens, bfloat16",
+         partial(prompt, 512, torch.bfloat16), mass, stock, "attention forward", ("h2o_mass",)),
+    *(
+        Case("hubkv_refine + retain", f"[36, {batch}, 8, {tokens}] bfloat16",
+             partial(table5, tokens, batch), refine_and_retain, refine_and_sort,
+             "eager refinement and stable sort", ("hubkv_refine", "retain"), paper)
+        for (tokens, batch), paper in TABLE5.items()
+    ),
+    *(
+        Case("random_expander", f"{tokens} × {channels}",
+             partial(dict, tokens=tokens, channels=channels, token_degree=channels // 32),
+             kv.random_expander, configuration_model, "networkx multigraph", ("random_expander",),
+             paper)
+        for tokens, channels, paper in (
+            (96, 1024, "< 150"), (1920, 1024, "< 150"), (8160, 1024, "< 150"),
+            (4096, 4096, "< 3000"),
+        )
+    ),
+    *(
+        with_and_without("time to first token", f"fastkvzip, {tokens} tokens, 95% removed", tokens,
+                         kv.HubSettings(), **FIRST)
+        for tokens in (1024, 2048)
+    ),
+    *(
+        with_and_without("decoding latency", f"{name}, {tokens} tokens, {KEEP} kept, {NEW} new",
+                         tokens, kv.GraphSettings(8, adaptive=False), name=name)
+        for name in ("snapkv", "pyramidkv", "knorm") for tokens in (1024, 2048)
+    ),
+]  # fmt: skip
