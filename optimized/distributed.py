@@ -150,7 +150,7 @@ def hubkv_refine(
         HubKV-9, HubKV-11, HubKV-12, HubKV-13.
     """
     knobs = plain(HubSettings(radius, gamma, tau, minimum, maximum, power, epsilon))
-    ratio = plain(ratio)
+    ratio = plain(ratio, "ratio")
     named = knobs._asdict()
 
     def hold() -> tuple[int, int]:
@@ -180,7 +180,7 @@ def hubkv_refine(
         return mine[slab]
 
     def refine() -> Tensor:
-        return refine_by(weigh, scores, protected, stretch, ratio**power, radius, gamma)
+        return refine_by(weigh, scores, protected, stretch, float(ratio) ** power, radius, gamma)
 
     return run_on_all(ranks.group, refine)
 

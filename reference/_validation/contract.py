@@ -12,10 +12,11 @@ captured; and within `trusted()`, which avoids waiting for a GPU.
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from fractions import Fraction
 from functools import partial, wraps
 from inspect import Parameter, signature
 from math import inf, isfinite
-from numbers import Real
+from numbers import Integral, Real
 from types import UnionType
 from typing import (
     Any,
@@ -60,6 +61,8 @@ INFINITY = {  # as an integer with the same bits
 }
 PLAIN = {int, float, bool, str, type(None), torch.dtype, Tensor}
 """Types of arguments that are taken as they are; other numbers become those of Python."""
+SHARES = {"ratio", "fraction", "density", "heavy", "depth"}
+"""Arguments of which counts are made."""
 FEW = 1 << 14
 """Elements of which the least and the greatest are found in one step."""
 _trusting = ContextVar("trusting", default=False)
@@ -167,24 +170,31 @@ def compile_contract(
             known = {axis: length for axis, (length, _) in axes.items()} | defaults | given
             for rule, wanted in rules:
                 rule(*[known.get(n) for n in wanted])
-        return tuple(map(plain, args)), {n: plain(value) for n, value in kwargs.items()}
+        named = {name: plain(value, name) for name, value in kwargs.items()}
+        return tuple(map(plain, args, names)) + args[len(names) :], named
 
     return hold
 
 
-def plain(value: Any) -> Any:
-    """Return a number, or a record of settings, with numbers of Python alone."""
+def plain(value: Any, name: str = "") -> Any:
+    """Return a number, or a record of settings, with numbers of Python alone.
+
+    A fraction of which counts are made stays exact.
+    """
     if type(value) in PLAIN:
         return value
     if hasattr(value, "_make"):
         kinds = {*map(type, value)}
         settings = Tensor not in kinds and not kinds <= PLAIN
-        return value._make(map(plain, value)) if settings else value
+        return value._make(map(plain, value, value._fields)) if settings else value
     if isinstance(value, np.floating):
         return float(str(value))  # a ratio is the decimal number that it prints as
     if isinstance(value, np.generic):
         return value.item()
-    return float(value) if isinstance(value, Real) else value
+    if isinstance(value, Integral):
+        return int(value)
+    exact = isinstance(value, Fraction) and name in SHARES
+    return float(value) if isinstance(value, Real) and not exact else value
 
 
 def without_values(check: Check) -> Check:

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +53,8 @@ class MaskStore:
 
     Raises:
         TypeError: `capacity` is not an integer.
-        ValueError: `capacity` is negative.
+        ValueError: `capacity` is negative, or `generate` is a lambda or a partial function, which
+            nothing tells from others, and there is a directory.
 
     Source:
         HEX-3.2c.
@@ -70,6 +72,9 @@ class MaskStore:
         generate: Callable[..., Tensor] = expander_mask,
     ):
         checks.must_be("capacity", capacity, Whole)
+        named = getattr(generate, "__qualname__", "")
+        if directory is not None and ("<lambda>" in named or isinstance(generate, partial)):
+            raise ValueError(f"generate must have a name, which names its files, got {generate}")
         self.directory = None if directory is None else Path(directory)
         self.capacity = capacity
         self.generate = generate
@@ -102,7 +107,7 @@ class MaskStore:
         if packed is None:
             packed = self._load(key, tokens, channels)
             how = density, near, tile, block
-            if packed is not None and own and not self.is_expander(_unpack(packed), *how):
+            if packed is not None and own and not self.is_expander(packed, *how):
                 packed = self._report(self._damage(key))
         if packed is None:
             made = self.generate(tokens, channels, density, seed, near, tile, block)
@@ -119,19 +124,26 @@ class MaskStore:
         assert self.directory is not None
         return self.directory / f"{key}.v{VERSION}.csr"
 
-    def is_expander(self, mask: Tensor, density: float, near: bool, tile: bool, block: int) -> bool:
-        """Whether a mask has the degrees and the certificate of `expander_mask`."""
-        tokens, channels = mask.shape
+    def is_expander(
+        self, packed: np.ndarray, density: float, near: bool, tile: bool, block: int
+    ) -> bool:
+        """Whether a packed mask has the degrees and the certificate of `expander_mask`."""
+        tokens, channels = packed[:2].tolist()
+        offsets, columns = packed[2 : tokens + 3], packed[tokens + 3 :]
+        rows = np.diff(offsets)
         if tile:
-            first = mask[:block]
-            same = torch.equal(mask, first.repeat(tokens // block, 1))
-            return same and self.is_expander(first, density, near, False, block)
-        degrees, columns = biregular_degrees(tokens, channels, density, near), mask.sum(0)
+            held, times = offsets[block], tokens // block
+            same = np.array_equal(rows, np.tile(rows[:block], times))
+            if not same or not np.array_equal(columns, np.tile(columns[:held], times)):
+                return False
+            first = np.concatenate([[block, channels], offsets[: block + 1], columns[:held]])
+            return self.is_expander(first, density, near, False, block)
+        degrees = biregular_degrees(tokens, channels, density, near)
+        more = np.bincount(columns, minlength=channels) - degrees.channel
         uneven = tokens * degrees.token % channels > 0
-        near_even = (columns - degrees.channel).clamp(0, uneven) == columns - degrees.channel
-        if not bool(near_even.all() and (mask.sum(1) == degrees.token).all()):
+        if (rows != degrees.token).any() or (more < 0).any() or (more > uneven).any():
             return False
-        return uneven or min(degrees) < 3 or is_ramanujan(mask)
+        return uneven or min(degrees) < 3 or is_ramanujan(_unpack(packed))
 
     def _load(self, key: str, tokens: int, channels: int) -> np.ndarray | None:
         if self.directory is None:

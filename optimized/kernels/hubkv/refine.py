@@ -311,7 +311,7 @@ def refine_among(
     factors = scores.new_empty((layers, heads, 2), dtype=torch.float32)
     several = triton.next_power_of_2(heads)
     settings = (knobs.epsilon, knobs.tau, knobs.minimum, knobs.maximum)
-    settings += (ratio**knobs.power, knobs.gamma)
+    settings += (float(ratio) ** knobs.power, knobs.gamma)
     weights_kernel[(layers,)](
         moments, selectivity, weights, factors, heads, blocks, *chain(*map(split_float, settings)),
         HEADS=several, MOMENTS=max(1, MOMENTS // several),

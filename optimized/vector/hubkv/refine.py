@@ -44,7 +44,7 @@ def hubkv_refine(
         return head_weights(variation(content[0], epsilon, content[1]), tau, minimum, maximum)
 
     stretch = common_content_slice(protected, scores.shape[-1])
-    return refine_by(weigh, scores, protected, stretch, ratio**power, radius, gamma)
+    return refine_by(weigh, scores, protected, stretch, float(ratio) ** power, radius, gamma)
 
 
 def refine_by(

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tracemalloc
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -233,6 +234,13 @@ def test_stores_of_different_generators_share_no_file(impl, tmp_path, made):
         assert not impl.MaskStore(tmp_path, 0, make_nothing).mask(**sizes).any()
         assert impl.MaskStore(tmp_path, 0, made).mask(**sizes).any()
     assert made.calls == 1
+
+
+@pytest.mark.parametrize("nameless", [lambda *_: MASK, partial(make_seeded_mask, seed=0)])
+def test_a_generator_without_a_name_has_no_files(impl, tmp_path, nameless):
+    with impl.refuses("generate must have a name"):
+        impl.MaskStore(tmp_path, generate=nameless)
+    impl.MaskStore(generate=nameless)
 
 
 def test_a_good_file_under_another_name_is_found(impl, tmp_path, made):

@@ -1,5 +1,6 @@
 """Calls of `optimized` by numbers of other libraries, on extreme scores, and under transforms."""
 
+from enum import IntEnum
 from fractions import Fraction
 from functools import partial
 from typing import Any, cast
@@ -22,13 +23,29 @@ from spec_tests.report.calls import mapped, tensors
 
 @pytest.mark.parametrize("number", [np.float16(0.1), np.float64(0.1), Fraction(1, 10)])
 def test_a_body_gets_numbers_of_python(number):
-    def echo(ratio: Ratio, causal: bool, settings: reference.HubSettings) -> list[object]:
-        return [ratio, causal, settings.power]
+    def echo(tau: Ratio, causal: bool, settings: reference.HubSettings) -> list[object]:
+        return [tau, causal, settings.power]
 
     settings, yes = reference.HubSettings(power=number), cast(bool, np.True_)
     got = enforce_contract("here", echo)(number, yes, settings=settings)
     assert got == [0.1, True, 0.1]
     assert {*map(type, got)} == {float, bool}
+
+
+@pytest.mark.parametrize("kv", [reference, optimized])
+def test_counts_of_fractions_are_exact(kv):
+    """No float is five sixths: the removed share would be more than asked."""
+    fraction = Fraction(5, 6)
+    assert kv.kept_count(6, ratio=fraction) == kv.retain(torch.rand(6), ratio=fraction).sum() == 1
+    keys, x = torch.rand(1, 6, 2), torch.rand(1, 6)
+    scored = reference.Scored(x, x < 0)
+    assert kv.select(keys, keys, scored, ratio=fraction, refinement=kv.HubSettings()).sum() == 1
+    assert torch.equal(kv.gate(x, x / 2, fraction, 2), kv.gate(x, x / 2, 5 / 6, 2))
+
+
+def test_members_of_an_enumeration_are_integers():
+    few = IntEnum("few", {"FOUR": 4})
+    assert optimized.retain(torch.arange(8.0)[None], keep=few.FOUR).sum() == 4
 
 
 def test_the_selectivity_of_scores_whose_squares_underflow():
