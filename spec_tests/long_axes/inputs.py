@@ -29,8 +29,12 @@ WIDE = dict(tokens=4, queries=2, width=WIDTH, channels=2 * WIDTH, hidden=WIDTH, 
 WIDE |= dict(query_heads=4)
 MOST = {"*heads": 2, "*query_heads": 4}
 """Largest number of heads; of other leading axes one row is enough."""
-NEAR = torch.tensor([-0.75, -0.5, 0.0, 1.0])
-"""Numbers of which no code is halfway between two, in any group."""
+NEAR = torch.tensor([0.25, 0.5, 1.0, 2.0])
+"""Numbers of which no code is halfway between two, in any group. Padding by 0 is below them."""
+SIGNED = {"hex_prefill", "select", "compress", "graphkv_select", "graphkv_compress"}
+"""Functions whose rows lie around 0 without growth, where another rounding changes no choice."""
+BORDERS = {64: 1.25, 128: 1.5, 256: 2.0, 512: 3.0}
+"""First entries of blocks, and factors of what stands there, so that a maximum grows."""
 NUMBERS = dict(tokens=TOKENS, length=TOKENS, span=TOKENS, keep=300, distances=300)
 """Arguments that are numbers of tokens."""
 TABLES = json.loads(Path(__file__).with_name("changes.json").read_text())
@@ -96,13 +100,16 @@ def lengthened(name: str, lengths: dict[str, int]) -> Inputs:
     for key, field, value in [*arguments_and_fields(inputs)]:
 
         def change(part: Tensor, key: str = key, field: str = field) -> Tensor:
-            return filled(part, names_of_axes(name, key, field, part), {key, field}, lengths)
+            axes = names_of_axes(name, key, field, part)
+            return filled(part, axes, {key, field}, lengths, name in SIGNED)
 
         inputs = replace_argument(inputs, key, field, mapped(change, value))
     return inputs
 
 
-def filled(value: Tensor, axes: list[str], names: set[str], lengths: dict[str, int]) -> Tensor:
+def filled(
+    value: Tensor, axes: list[str], names: set[str], lengths: dict[str, int], signed: bool
+) -> Tensor:
     """Return a tensor with axes of these lengths; at most two heads, and one row of a batch."""
     for at, axis in enumerate(axes):
         count = value.shape[at]
@@ -116,8 +123,26 @@ def filled(value: Tensor, axes: list[str], names: set[str], lengths: dict[str, i
     if not (axes and value.is_floating_point()):
         return value
     if names & (COMPARED | {"past", "corrected", "targets"}):
-        return (1 + torch.randperm(many, generator=random)).view(shape) / 2 ** many.bit_length()
+        distinct = (1 + torch.randperm(many, generator=random)).view(shape)
+        return highest_at_borders(distinct) / 2 ** many.bit_length()
     longest = shape.index(length := max(shape))
     shape[longest] = min(length, PERIOD)
     rows = NEAR[torch.randint(len(NEAR), shape, generator=random)]
-    return rows.index_select(longest, torch.arange(length) % PERIOD)
+    rows = rows.index_select(longest, torch.arange(length) % PERIOD)
+    if signed:
+        return rows - 1
+    factors = torch.tensor([BORDERS.get(at, 1.0) for at in range(length)])
+    factors = factors.view([-1 if at == longest else 1 for at in range(len(shape))])
+    return rows * factors
+
+
+def highest_at_borders(scores: Tensor) -> Tensor:
+    """Return scores with the highest on both sides of each border, rising in even rows."""
+    scores = scores.clone()
+    for number, row in enumerate(scores.view(-1, scores.shape[-1])):
+        pairs = [(at, at - 1) for at in BORDERS if at < len(row)]
+        places = [at for pair in pairs for at in pair[:: -1 if number % 2 else 1]]
+        for place, highest in zip(places, row.sort(descending=True).values, strict=False):
+            other = int((row == highest).nonzero()[0])
+            row[other], row[place] = row[place].clone(), highest
+    return scores

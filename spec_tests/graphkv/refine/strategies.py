@@ -88,6 +88,11 @@ flags = dict(per_head=True, spare_sources=False, clamp=False, exclude_window=Tru
 
 GOOD = dict(concatenate_heads=dict(vectors=vectors))
 
+# the means of the first two tokens differ by less than bfloat16 holds
+close = torch.tensor([[1.0, 1.0, 0.5], [1.0, 1 + 2**-7, 0.5]])
+triangle = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]).expand(2, 3, 2)
+CORNERS = dict(graphkv_refine=[dict(scores=close, keys=triangle, keep=1, count=1)])
+
 REFUSALS = dict(
     graphkv_refine=(
         dict(scores=scores, keys=vectors, keep=3, count=2, protected=mask, **ends, kind="kv")

@@ -108,6 +108,10 @@ keys = torch.stack([x, -x])
 mask = x > 0.5
 codes = torch.tensor([[0, 3, 7, 1], [2, 2, 5, 4]], dtype=torch.uint8)
 
+restored = torch.randn(1, 24, 3, generator=torch.Generator().manual_seed(0))
+# a value near 0 is the difference of a minimum and a number of steps
+CORNERS = dict(kcvt=[dict(keys=8 * restored, values=8 * restored, bits=3)])
+
 REFUSALS = dict(
     quantise=(
         dict(x=x, bits=3, kept=mask, scales=torch.float16),
