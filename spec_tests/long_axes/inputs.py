@@ -32,7 +32,9 @@ MOST = {"*heads": 2, "*query_heads": 4}
 NEAR = torch.tensor([0.25, 0.5, 1.0, 2.0])
 """Numbers of which no code is halfway between two, in any group. Padding by 0 is below them."""
 SIGNED = {"hex_prefill", "select", "compress", "graphkv_select", "graphkv_compress"}
-"""Functions whose rows lie around 0 without growth, where another rounding changes no choice."""
+"""Functions whose rows lie around 0, where another rounding changes no choice."""
+STEADY = SIGNED | {"hex_compress"}
+"""Functions whose rows do not grow, for the same reason."""
 BORDERS = {64: 1.25, 128: 1.5, 256: 2.0, 512: 3.0}
 """First entries of blocks, and factors of what stands there, so that a maximum grows."""
 NUMBERS = dict(tokens=TOKENS, length=TOKENS, span=TOKENS, keep=300, distances=300)
@@ -101,14 +103,14 @@ def lengthened(name: str, lengths: dict[str, int]) -> Inputs:
 
         def change(part: Tensor, key: str = key, field: str = field) -> Tensor:
             axes = names_of_axes(name, key, field, part)
-            return filled(part, axes, {key, field}, lengths, name in SIGNED)
+            return filled(part, axes, {key, field}, lengths, name)
 
         inputs = replace_argument(inputs, key, field, mapped(change, value))
     return inputs
 
 
 def filled(
-    value: Tensor, axes: list[str], names: set[str], lengths: dict[str, int], signed: bool
+    value: Tensor, axes: list[str], names: set[str], lengths: dict[str, int], name: str
 ) -> Tensor:
     """Return a tensor with axes of these lengths; at most two heads, and one row of a batch."""
     for at, axis in enumerate(axes):
@@ -119,6 +121,9 @@ def filled(
         value = value.index_select(at, index * count // length if padded else index % count)
     if "protected" in names:
         return value & (torch.arange(value.shape[-1]) < 2)
+    if "expander" in names:
+        tokens, channels = value.shape[-2:]
+        return (5 * torch.arange(tokens)[:, None] + torch.arange(channels)) % PERIOD == 0
     random, many, shape = torch.Generator().manual_seed(0), value.numel(), [*value.shape]
     if not (axes and value.is_floating_point()):
         return value
@@ -129,8 +134,8 @@ def filled(
     shape[longest] = min(length, PERIOD)
     rows = NEAR[torch.randint(len(NEAR), shape, generator=random)]
     rows = rows.index_select(longest, torch.arange(length) % PERIOD)
-    if signed:
-        return rows - 1
+    if name in STEADY:
+        return rows - 1 if name in SIGNED else rows
     factors = torch.tensor([BORDERS.get(at, 1.0) for at in range(length)])
     factors = factors.view([-1 if at == longest else 1 for at in range(len(shape))])
     return rows * factors
