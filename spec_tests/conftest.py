@@ -7,7 +7,6 @@ from argparse import ArgumentTypeError
 from collections import Counter
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryFile
 
 import pytest
 import torch
@@ -190,7 +189,11 @@ def pytest_configure(config):
         raise pytest.UsageError(f"--device: {error}") from error
     for form in ("html", "json"):
         if file := config.getoption(f"--report-{form}"):
-            check_can_be_written(f"--report-{form}", Path(file))
+            try:
+                Path(file).open("a").close()
+            except OSError as error:
+                message = f"--report-{form}: {file}: {error.strerror}"
+                raise pytest.UsageError(message) from error
     names = config.getoption("--impl") or default_implementations(device)
     try:
         ours = config.getoption("--ours")
@@ -217,32 +220,14 @@ def pytest_configure(config):
         config.option.reportchars = config.option.reportchars.replace("a", "")
 
 
-def check_can_be_written(option: str, file: Path) -> None:
-    """Refuse a file of a report that could not be written after the run.
-
-    Raises:
-        UsageError: it is a folder, or no file can be made in its folder.
-    """
-    try:
-        TemporaryFile(dir=file.parent).close()
-    except OSError as error:
-        raise pytest.UsageError(f"{option}: {file}: {error.strerror}") from error
-    if file.is_dir():
-        raise pytest.UsageError(f"{option}: {file} is a folder")
-
-
 def nothing_to_test_message(impl: Implementation) -> str:
     """Return the usage error for a module without a testable function, with similar names in it."""
     of = f"of {impl.paper}" if impl.paper else "of the specification"
-    message = f"{impl.name} offers no function {of}, such as {first_missing_name(impl)}"
+    first = next(name for name in reference.__all__ if name in impl.judged & impl.lacks)
+    message = f"{impl.name} offers no function {of}, such as {first}"
     if impl.unasked:
         message += f"; {', '.join(sorted(impl.unasked))}, which no paper defines, needs --ours"
     return message + "".join(f"; {line}" for line in lines_on_misspelt_names(impl.misspelt))
-
-
-def first_missing_name(impl: Implementation) -> str:
-    """Return the first public function that a module lacks."""
-    return next(name for name in reference.__all__ if name in impl.judged & impl.lacks)
 
 
 def pytest_ignore_collect(collection_path, config):

@@ -19,7 +19,7 @@ import torch
 import reference
 from spec_tests.index import are_undefined_in_papers, source_equations
 from spec_tests.limits import SECONDS, Alarm, Limit
-from spec_tests.program import NotSupported, Program
+from spec_tests.program import LeftOut, NotSupported, Program
 from spec_tests.record_conversion import (
     Own,
     from_module_records,
@@ -263,7 +263,7 @@ class Implementation:
                 if self.ours or not str(error):
                     raise
                 raise NotSupported(str(error)) from error
-            except (Exception, KeyboardInterrupt, Alarm, NotSupported):
+            except (Exception, KeyboardInterrupt, Alarm, NotSupported, LeftOut):
                 raise
             except BaseException as error:
                 raise RuntimeError(f"raised {type(error).__name__}: {error}") from error

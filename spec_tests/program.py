@@ -42,7 +42,7 @@ from spec_tests.json_values import (
     read,
     written,
 )
-from spec_tests.limits import STRIKES, limit_memory_of_group
+from spec_tests.limits import STRIKES, limit_memory_of_group, paused_alarm
 from spec_tests.record_conversion import is_record
 from spec_tests.report.calls import tensors
 
@@ -51,6 +51,8 @@ FORMS = ("lists", "base64")
 START, RESTART = 60.0, 5.0
 """Seconds within which a program must write its first line; a restart has `RESTART` and ten times
 the time of the first start, at most `START`."""
+RESTARTS = 300.0
+"""Seconds that all restarts may take, after which the remaining tests are left out."""
 GRACE = 1.0
 """Seconds in which output that is already written arrives, and a killed process ends."""
 LONGEST, KEPT, SHOWN = 2**26, 1000, 200
@@ -74,6 +76,10 @@ class NotSupported(pytest.skip.Exception):
     """A call that is skipped: the module or program does not support it, or lacks its dtype."""
 
 
+class LeftOut(pytest.skip.Exception):
+    """A test that is not run, since a call or the restarts of the program take too long."""
+
+
 class Program:
     """A program under test: its functions are attributes, as those of a module are.
 
@@ -88,7 +94,7 @@ class Program:
     """
 
     def __init__(self, command: str):
-        self.command, self.calls, self.failed_starts = command, 0, 0
+        self.command, self.calls, self.failed_starts, self.restarts_took = command, 0, 0, 0.0
         began = time.monotonic()
         self.start(START)
         self.restart_limit = min(START, RESTART + 10 * (time.monotonic() - began))
@@ -96,7 +102,7 @@ class Program:
     @property
     def title(self) -> str:
         """The name of the program's file, which a report uses."""
-        files = [word for word in self.words if Path(word).is_file()]
+        files = [word for word in self.words if os.path.isfile(word)]
         return Path([*self.words[:1], *files][-1]).name
 
     def start(self, seconds: float) -> None:
@@ -121,12 +127,14 @@ class Program:
             raise NotAProgram(f"{self.command!r} offers nothing: {error}") from error
         limit_memory_of_group(self.process.pid)
 
+    @paused_alarm()
     def restart_if_ended(self) -> None:
         """Start the process again if it has ended, outside the time limit of a call.
 
         Raises:
             ProgramEnded: it ended after an answer, with an error.
             NoAnswer: it does not start again; after the third time it is not tried any more.
+            LeftOut: its restarts took more than `RESTARTS` seconds.
         """
         if self.process.poll() is None:
             return
@@ -136,11 +144,17 @@ class Program:
             raise ProgramEnded(f"{words}, after the answer before this call")
         if self.failed_starts >= STRIKES:
             raise NoAnswer(f"not started again: {STRIKES} starts failed")
+        if self.restarts_took > RESTARTS:
+            limit = f"{self.title} took more than {RESTARTS:g} s to start again and again"
+            raise LeftOut(f"{limit}; a program that keeps running is tested in full")
+        began = time.monotonic()
         try:
             self.start(self.restart_limit)
         except NotAProgram as error:
             self.failed_starts += 1
             raise NoAnswer(f"does not start again: {error}") from None
+        finally:
+            self.restarts_took += time.monotonic() - began
 
     def stop(self) -> None:
         """Kill the process and its group, and close its input; its readers end by themselves."""

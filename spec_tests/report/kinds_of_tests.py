@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -71,16 +70,11 @@ def functions_tested_in(file: Path, impl: Implementation) -> Iterator[str]:
     if not may_call_any(file, offered):
         return
     if file.parent == HERE:
-        yield from offered & (functions_with_vectors(file) if is_of_vectors(file) else offered)
+        yield from offered & (functions_with_vectors(file) if kind_of(file) == VECTORS else offered)
         return
     for test in names_by_function(file):
         if test.startswith("test_") and impl.offers(names := functions_called_by(file, test)):
             yield from names
-
-
-def is_of_vectors(file: Path) -> bool:
-    """Whether the tests of a file are vectors."""
-    return kind_of(file) == VECTORS
 
 
 def functions_with_vectors(file: Path) -> frozenset[str]:
@@ -98,13 +92,3 @@ def run_state_by_kind(existing: Tests, ran: Tests, module: str, name: str) -> di
         if number := max(existing[of], ran[of]):
             found[kind] = "run" if ran[of] == number else "in part" if ran[of] else "not run"
     return found
-
-
-def counts_as_lists(tests: Tests) -> list[Any]:
-    """Return counts as lists, which xdist can send between processes."""
-    return [[*of, number] for of, number in tests.items()]
-
-
-def counts_from_lists(rows: Iterable[Any]) -> Tests:
-    """Return counts from the lists that `counts_as_lists` makes."""
-    return Counter({(module, name, kind): number for module, name, kind, number in rows})

@@ -15,11 +15,11 @@ from optimized._atomic_files import write_atomically
 from spec_tests.functions_called_by_tests import functions_of_test
 from spec_tests.implementation import LACKS, Implementation, under_test
 from spec_tests.limits import limited_memory
-from spec_tests.program import NotSupported
+from spec_tests.program import LeftOut, NotSupported
 from spec_tests.report import html, report_data, terminal
 from spec_tests.report.calls import LAST, record_passing_calls
 from spec_tests.report.fault_diagnosis import LEVELS, NEVER, Fault, find_fault
-from spec_tests.report.kinds_of_tests import Tests, counts_as_lists, counts_from_lists, kind_of
+from spec_tests.report.kinds_of_tests import Tests, kind_of
 from spec_tests.report.messages import equations_of, failure_claims
 
 FAILURES = (Exception, pytest.fail.Exception)
@@ -39,19 +39,18 @@ class Plugin:
 
     def pytest_sessionfinish(self) -> None:
         """Send the number of tests by kind from a worker of xdist."""
-        getattr(self.config, "workeroutput", {})[EXISTING] = counts_as_lists(self.existing)
+        getattr(self.config, "workeroutput", {})[EXISTING] = dict(self.existing)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Merge a worker's number of tests; each worker collects all of them."""
-        self.existing |= counts_from_lists(getattr(node, "workeroutput", {}).get(EXISTING, []))
+        self.existing |= Counter(getattr(node, "workeroutput", {}).get(EXISTING, {}))
 
     def pytest_runtest_setup(self, item: Any) -> None:
         """Skip a test of a function that is no longer called, since its calls do not end."""
         impl = under_test(item)
         if impl and (gone := sorted(impl.limit.given_up & functions_of_test(item))):
-            item.user_properties.append(("left_out", True))
-            pytest.skip(f"{', '.join(gone)}: does not end")
+            raise LeftOut(f"{', '.join(gone)} does not end")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
@@ -88,7 +87,7 @@ class Plugin:
     ) -> Callable[..., None]:
         """Return the body of a law that skips examples outside the level or dtypes of the module.
 
-        It appends their reasons to `left_out`, and None for an example that ran to the end.
+        It appends their reasons to `left_out`, and None for an example whose calls were answered.
         """
         body, failing = item.obj.hypothesis.inner_test, 0.0
         program = (impl := under_test(item)) and impl.program
@@ -102,7 +101,8 @@ class Plugin:
             try:
                 with self.diagnosing(item.nodeid):
                     body(*args, **kwargs)
-                left_out.append(None)
+                if LAST:  # an example that calls nothing shows nothing
+                    left_out.append(None)
             except (AboveLevel, NotSupported) as why:
                 left_out.append(why)
             except FAILURES as error:
@@ -146,6 +146,8 @@ class Plugin:
                 report.user_properties += [("asks", asks), ("kind", kind_of(item.path))]
             if call.excinfo and call.excinfo.errisinstance(NotSupported):
                 report.user_properties.append(("unsupported", True))
+            elif call.excinfo and call.excinfo.errisinstance(LeftOut):
+                report.user_properties.append(("left_out", str(call.excinfo.value)))
             elif call.excinfo and not call.excinfo.errisinstance(pytest.skip.Exception):
                 with memory_limit(impl):
                     found = [*failure_claims(impl, item, faults_of(call.excinfo.value))]

@@ -95,15 +95,21 @@ def module_report(
         claim["follows"] = [name for name in claim["follows"] if name in wrong]
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     ran: Tests = Counter()
+    idle: Tests = Counter()
     unsupported = Counter[str]()
     marks: dict[str, set[int]] = defaultdict(set)
-    for _, outcome, said in tests:
+    for test, outcome, said in tests:
+        partial = "unsupported" in said
+        skipped = outcome == "skipped" and partial
         for name in said["asks"]:
+            of = impl.name, name, said["kind"]
             counts[name][outcome] += 1
-            ran[impl.name, name, said["kind"]] += "left_out" not in said
-            unsupported[name] += "unsupported" in said
+            ran[of] += "left_out" not in said
+            idle[of] += skipped or "::test_signature[" in test.nodeid
+            unsupported[name] += skipped
         for spec in said["spec"]:
-            marks[spec].add(count_passed_levels(outcome, said))
+            marks[spec].add(0 if partial else count_passed_levels(outcome, said))
+    ran = Counter({of: n for of, n in ran.items() if n > idle[of]})
     functions = [
         function_card(
             name, counts[name], found, run_state_by_kind(existing, ran, impl.name, name), level
@@ -126,6 +132,7 @@ def module_report(
         "tests": dict(Counter(outcome for _, outcome, _ in tests)),
         "equations": judged,
         "not_asked": {spec: laws for spec, laws in not_asked.items() if laws},
+        "left_out": dict(Counter(said["left_out"] for *_, said in tests if "left_out" in said)),
         "unsupported": {name: number for name, number in unsupported.items() if number},
         "functions": functions,
         "elsewhere": group_by_cause(claim for claim in found if claim["function"] not in offered),
@@ -389,7 +396,7 @@ def lines_on_misspelt_names(misspelt: dict[str, str]) -> list[str]:
 def lines_on_tests_not_run(module: dict[str, Any]) -> list[str]:
     """Return lines with what was not asked: laws, calls, and kinds of tests of which functions."""
     functions = [card for card in module["functions"] if card["verdict"] != "untested"]
-    lines = []
+    lines = [f"left out {n} of its tests: {why}" for why, n in module["left_out"].items()]
     for spec, laws in module["not_asked"].items():
         said = [
             f"{n} law{'s need' if n > 1 else ' needs'} {names_or_count(names.split(', '))}"
@@ -410,8 +417,8 @@ def lines_on_tests_not_run(module: dict[str, Any]) -> list[str]:
 
 
 def names_or_count(names: list[str]) -> str:
-    """Return up to three names; for more, only their number."""
-    return ", ".join(names) if len(names) < 4 else f"{len(names)} functions"
+    """Return up to three names, and the number of further ones."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def as_json(report: dict[str, Any]) -> str:

@@ -105,7 +105,8 @@ def failure_lines(number: int, failure: dict[str, Any]) -> Iterator[Line]:
     yield "", PLAIN
     heading = failure["heading"][:1].upper() + failure["heading"][1:]
     yield f"  {number}. {heading} (level: {failure['level']})", STRONG
-    yield from wrap_paragraph(f"{first['claim']}{equations_in_brackets(first)}", "     ")
+    ids = "; ".join(f"{e['id']}, {e['where']}" for e in first["equations"])
+    yield from wrap_paragraph(first["claim"] + f" ({ids})" * bool(ids), "     ")
     if first["hunts"]:
         yield from labelled_paragraph("detects", first["hunts"])
     if first["expected_to_fail"] is not None:
@@ -137,12 +138,6 @@ def labelled_paragraph(label: str, text: str) -> Iterator[Line]:
 def shorten_line(line: str) -> str:
     """Return the ends of a line that is too long."""
     return f"{line[:70]}{CUT}{line[-20:]}"
-
-
-def equations_in_brackets(claim: dict[str, Any]) -> str:
-    """Return the equations of a law in brackets; agreement tests have none."""
-    ids = "; ".join(f"{e['id']}, {e['where']}" for e in claim["equations"])
-    return f" ({ids})" if ids else ""
 
 
 def claim_text(claim: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from spec_tests import program
 from spec_tests.index import ROOT
 from spec_tests.json_values import DTYPES, read, written
 from spec_tests.limits import STRIKES, DoesNotEnd, Limit
-from spec_tests.program import NoAnswer, NotAProgram, Program, ProgramEnded
+from spec_tests.program import LeftOut, NoAnswer, NotAProgram, Program, ProgramEnded
 
 OFFER = 'print(json.dumps({"protocol": 1, "functions": ["kept_count"]}), flush=True)'
 ANSWERS = """
@@ -81,9 +81,15 @@ def test_a_signal_to_the_suite_ends_the_program_first(start):
     assert seen == [-signal.SIGKILL]
 
 
-def test_a_program_that_ends_after_each_answer_is_served_unless_it_ends_with_an_error(start):
-    right, wrong = (start(f"{OFFER}{ANSWERS}    sys.exit({status})") for status in (0, 1))
-    assert [right.answer(*CALL) for _ in range(4)] == [3] * 4
+def test_a_program_that_ends_after_an_answer_is_served_unless_with_an_error(start, monkeypatch):
+    slow = f"time.sleep(0.3)\n{OFFER}{ANSWERS}"
+    right, wrong = (start(f"{slow}    sys.exit({status})") for status in (0, 1))
+    for _ in range(4):
+        with Limit(0.2).on("kept_count"):
+            assert right.answer(*CALL) == 3
+    monkeypatch.setattr(program, "RESTARTS", 0.0)
+    with pytest.raises(LeftOut, match="took more than 0 s"):
+        right.answer(*CALL)
     assert wrong.answer(*CALL) == 3
     wrong.process.wait()
     with pytest.raises(ProgramEnded, match="ended with status 1, after the answer before"):

@@ -161,6 +161,11 @@ def discount(scores, hubs, gamma=0.5):
 def hub_msk(scores, radius=2, protected=None):
     return reference.hub_mask(scores, radius, protected)
 
+def smd(scores, radius=2, gamma=0.5, protected=None):
+    if protected is not None:
+        raise NotImplementedError("protected")
+    return reference.smd(scores, radius, gamma)
+
 def pad_mask(scores):
     return scores
 """
@@ -172,7 +177,9 @@ def test_all_tests_of_a_paper_are_run_and_a_misspelt_name_is_told(suite, elsewhe
     assert re.search("^discount +fails +– +fails +HubKV-7$", done.stdout, re.MULTILINE)
     assert re.search("^gate +passes +passes +passes", done.stdout, re.MULTILINE)
     assert "attention" not in done.stdout
-    assert "not run" not in done.stdout
+    assert "in part" not in done.stdout
+    assert re.search("^smd +passes +passes +not run", done.stdout, re.MULTILINE)
+    assert "HubKV-12" in done.stdout.partition("not judged")[2].partition("\n")[0]
     assert "unknown name hub_msk: did you mean hub_mask?" in done.stdout
     assert done.stdout.count("did you mean") == 1
 
@@ -183,8 +190,8 @@ def test_what_was_not_run_says_so_and_passes_nothing(suite, elsewhere):
     assert re.search("^discount +fails +– +not run", done.stdout, re.MULTILINE)
     assert re.search("^gate +in part +in part +not run", done.stdout, re.MULTILINE)
     words = " ".join(done.stdout.split())
-    assert re.search("not run: .*agreement .discount, gate.", words)
-    assert "; not all tests were run of HubKV-10," in done.stdout
+    assert re.search("not run: .*agreement .discount, smd, gate.", words)
+    assert re.search("; not all tests were run of .*HubKV-10,", done.stdout)
     named = suite("chosen", "-k", "test_calling_convention and gate", only=())
     assert re.search("^gate +in part +in part +not run", named.stdout, re.MULTILINE)
     assert "in part: agreement (gate)" in named.stdout
@@ -246,7 +253,9 @@ def test_what_is_wrapped_is_judged_and_what_is_not_asked_is_told(suite, elsewher
     assert "skipped as not supported, tests of gate (1)" in done.stdout
     assert "gamma must have the default 0.5, got 0.25" in done.stdout
     assert any("hubkv_refine" in names for names in module["not_asked"]["HubKV-10"])
-    assert "not asked of HubKV-10: " in done.stdout
+    lacks = "calibrate, head_weights, hubkv_refine and 1 more"
+    assert f"not asked of HubKV-10: 1 law needs {lacks}" in done.stdout
+    assert re.search("^gate +not run +not run +not run", done.stdout, re.MULTILINE)
 
 
 NEVER = """
@@ -363,7 +372,7 @@ def test_a_sparse_tensor_is_refused_by_a_module_as_by_the_reference(suite, elsew
         ),
         ("--xfails", "binary", "--xfails: 'utf-8' codec"),
         ("--report-json", "nowhere/report.json", "nowhere/report.json: No such file or directory"),
-        ("--report-html", ".", "--report-html: . is a folder"),
+        ("--report-html", ".", "--report-html: .: Is a directory"),
     ],
 )
 def test_a_value_that_an_option_cannot_have_is_a_usage_error(suite, elsewhere, option, value, says):
