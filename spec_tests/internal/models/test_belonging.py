@@ -161,34 +161,52 @@ def test_a_model_that_shares_its_embedding_is_another_model():
         generate_three(models.attach(other), cache, ids)
 
 
-def loaded(model):
-    """Return the model with other weights from a file."""
-    model.load_state_dict({name: 1.1 * x for name, x in model.state_dict().items()})
-    return model
+CHANGES = dict(
+    loaded=lambda model: model.load_state_dict({n: 2 * x for n, x in model.state_dict().items()}),
+    merged=lambda model: model.lm_head.weight.data.mul_(2),  # as `peft` does
+    assigned=lambda model: setattr(model.lm_head.weight, "data", 2 * model.lm_head.weight.data),
+    replaced=lambda model: setattr(
+        model.lm_head, "weight", torch.nn.Parameter(2 * model.lm_head.weight.detach())
+    ),
+    one_row=lambda model: model.model.embed_tokens.weight[7].detach().mul_(2),  # not in the sample
+)
+CALLS = dict(
+    generate=lambda model, cache, ids: generate_three(model, cache, ids),
+    several=lambda model, cache, ids: model(ids[:, -2:], past_key_values=cache),
+    one=lambda model, cache, ids: model(ids[:, -2:-1], past_key_values=cache),
+)
+UNSEEN = ("merged", "one")
+"""Neither an address nor a count changes, and a call of one token samples no numbers."""
+COPIES = dict(
+    generate=lambda model: pickle.loads(pickle.dumps(model)),
+    several=deepcopy,
+    one=lambda model: model.double().float(),
+)
 
 
-def merged(model):
-    """Return the model with an adapter merged as `peft` merges it."""
-    model.model.layers[0].self_attn.q_proj.weight.data += 0.01
-    return model
-
-
-def trained(model):
-    """Return a copy of the model after a step of training."""
-    model = deepcopy(model)
-    with torch.no_grad():
-        model.lm_head.weight.mul_(1.1)
-    return model
-
-
-@pytest.mark.parametrize("change", [loaded, merged, trained])
-def test_a_cache_of_earlier_weights_is_refused(change):
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_cache_of_earlier_weights_is_refused(change, call):
     model, (ids, _) = models.attach(new_model("llama")), prompts(2)
-    cache = compressed(model, "kvzip+hubkv", ids[:, :-2])
-    other = change(model)
-    with pytest.raises(ValueError, match="of weights that were changed since: compress the prompt"):
-        generate_three(other, cache, ids)
-    generate_three(other, compressed(other, "kvzip+hubkv", ids[:, :-2]), ids)
+    cache, model = compressed(model, "kvzip+hubkv", ids[:, :-2]), COPIES[call](model)
+    CALLS[call](model, deepcopy(cache), ids)
+    CHANGES[change](model)
+    if (change, call) != UNSEEN:
+        says = "of weights that were changed since: compress the prompt"
+        with pytest.raises(ValueError, match=says):
+            CALLS[call](model, cache, ids)
+        CALLS[call](model, compressed(model, "kvzip+hubkv", ids[:, :-2]), ids)
+
+
+def test_a_change_that_is_undone_hides_no_other():
+    model, (ids, _) = models.attach(new_model("llama")), prompts(2)
+    cache = compressed(model, "full", ids[:, :-2])
+    for factor in (2.0, 0.5):  # the second sample is the first one
+        CHANGES["one_row"](model)
+        model.lm_head.weight.detach().mul_(factor)
+        compressed(model, "full", ids)
+    with pytest.raises(ValueError, match="of weights that were changed since"):
+        generate_three(model, cache, ids)
 
 
 @every_system
