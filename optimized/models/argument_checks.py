@@ -207,6 +207,16 @@ def require_batch_token_mask(valid: Any) -> None:
         )
 
 
+def require_flags(mask: Tensor) -> None:
+    """Refuse a mask of other values than 0 and 1, or of floats to add: 0 at every token."""
+    added = mask.is_floating_point() and not bool(mask.any(-1).all())
+    if added or not bool(((mask == 0) | (mask == 1)).all()):
+        raise ValueError(
+            "attention_mask must be 1 at tokens and 0 at padding, and is not added to logits, got "
+            f"values of {mask.min().item()} to {mask.max().item()} in {mask.dtype}"
+        )
+
+
 def count_hidden_tail(flags: Tensor, known: Tensor | None, ends: bool) -> Tensor:
     """Return how many tokens at the end of each row a mask hides; refuse any other change.
 
@@ -385,6 +395,7 @@ def require_token_ids(ids: Tensor, valid: Tensor | None) -> None:
             says = ": pass a budget as `ratio=0.75`" if isinstance(valid, float | int) else ""
             raise TypeError(f"attention_mask must be a tensor, got {type(valid).__name__}{says}")
         checks.shaped("attention_mask", valid, ids.shape)
+        require_flags(valid)
         require_left_padding("attention_mask", valid.to(torch.bool))
         if not bool((valid[:, -1] == 1).all()):
             raise ValueError(

@@ -256,10 +256,10 @@ MISTAKES = {
         ValueError,
         "vocabulary, 0 to 60, got 160: is the tokenizer this model's?",
     ),
-    "a mask of numbers that are added": (
-        dict(system="full", attention_mask=torch.zeros(2, TOKENS)),
+    "a mask of padding alone": (
+        dict(system="full", attention_mask=torch.zeros(2, TOKENS).long()),
         ValueError,
-        "attention_mask must be 1 at tokens and 0 at padding on the left, got [0.0, 0.0]",
+        "attention_mask must be 1 at tokens and 0 at padding on the left, got [0, 0]",
     ),
     "another model's tokenizer": (
         dict(system="kvzip", ratio=0.5, settings={"prompt": [1, 999]}),

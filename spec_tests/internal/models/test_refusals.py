@@ -177,6 +177,17 @@ def test_dropout_while_training_is_refused():
         models.prefill(model, prompts()[0])
 
 
+@pytest.mark.parametrize("values", [torch.zeros(26), torch.tensor([0.5] + [1] * 25)])
+def test_a_mask_of_other_numbers_than_flags_is_refused(values):
+    model, ids = attached_model("llama"), prompts(2)[0]
+    cache, mask = models.compressed(model, "full", ids[:, :TOKENS]), values.expand(2, -1)
+    with pytest.raises(ValueError, match="1 at tokens and 0 at padding, and is not added"):
+        model(ids[:, TOKENS:], past_key_values=cache, attention_mask=mask)
+    with pytest.raises(ValueError, match="1 at tokens and 0 at padding, and is not added"):
+        models.compressed(model, "full", ids, mask)
+    model(ids[:, TOKENS:], past_key_values=cache, attention_mask=torch.ones(2, 26))
+
+
 def test_a_mask_of_queries_times_tokens_is_refused():
     prompt, ids, _ = read_prompt()
     mask = torch.ones(2, 1, 2, TOKENS + 2, dtype=torch.bool)
