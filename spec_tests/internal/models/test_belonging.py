@@ -96,19 +96,11 @@ def test_a_cache_of_another_model_is_refused(system):
     assert_equal(generate_three(same, again, ids), generate_three(model, cache, ids))
 
 
-def test_a_digest_tells_texts_apart_and_goes_on():
+def test_a_digest_tells_texts_apart():
     draw = torch.Generator().manual_seed(0)
     ids = torch.randint(0, 99, (40, 9), generator=draw)
     real = torch.arange(9) >= torch.randint(0, 4, (40, 1), generator=draw)
-    whole, cut = Digest().extend(ids, real), int(ids[0, 0]) % 8 + 1
-    assert (
-        Digest()
-        .extend(ids[:, :cut], real[:, :cut])
-        .extend(ids[:, cut:], real[:, cut:])
-        .equals(whole)
-    )
-    numbers = torch.as_tensor(whole.number).tolist()
-    assert len({*numbers}) == 40
+    assert len({*torch.as_tensor(Digest().extend(ids, real).number).tolist()}) == 40
     row = ids[:1].expand(9, -1).clone()
     row[range(9), range(9)] += 1
     assert len({*torch.as_tensor(Digest().extend(row, None).number).tolist()}) == 9
@@ -150,17 +142,6 @@ def test_a_digest_is_what_it_is_defined_as(count):
     )
 
 
-def test_a_model_that_shares_its_embedding_is_another_model():
-    ids, _ = prompts()
-    other = new_model("llama")
-    with torch.no_grad():
-        for name, weight in other.named_parameters():
-            weight.mul_(1.0 if "embed" in name else 1.5)
-    cache = models.compressed(attached_model("llama"), "snapkv", ids, ratio=0.5)
-    with pytest.raises(ValueError, match="cache that this model filled, got one of another"):
-        generate_three(models.attach(other), cache, ids)
-
-
 CHANGES = dict(
     loaded=lambda model: model.load_state_dict({n: 2 * x for n, x in model.state_dict().items()}),
     merged=lambda model: model.lm_head.weight.data.mul_(2),  # as `peft` does
@@ -170,32 +151,28 @@ CHANGES = dict(
     ),
     one_row=lambda model: model.model.embed_tokens.weight[7].detach().mul_(2),  # not in the sample
 )
-CALLS = dict(
-    generate=lambda model, cache, ids: generate_three(model, cache, ids),
-    several=lambda model, cache, ids: model(ids[:, -2:], past_key_values=cache),
-    one=lambda model, cache, ids: model(ids[:, -2:-1], past_key_values=cache),
-)
-UNSEEN = ("merged", "one")
-"""Neither an address nor a count changes, and a call of one token samples no numbers."""
-COPIES = dict(
-    generate=lambda model: pickle.loads(pickle.dumps(model)),
-    several=deepcopy,
-    one=lambda model: model.double().float(),
-)
+COPIES = (lambda model: model.double().float(), deepcopy, lambda x: pickle.loads(pickle.dumps(x)))
 
 
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("new", [1, 2, 20])
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_cache_of_earlier_weights_is_refused(change, call):
+def test_a_cache_of_earlier_weights_is_refused(change, new):
+    """A model that is moved, copied or pickled is the same, until a weight changes."""
     model, (ids, _) = models.attach(new_model("llama")), prompts(2)
-    cache, model = compressed(model, "kvzip+hubkv", ids[:, :-2]), COPIES[call](model)
-    CALLS[call](model, deepcopy(cache), ids)
+    cache = compressed(model, "kvzip+hubkv", ids[:, :-2])
+    model = COPIES[min(new, 3) - 1](model)
+
+    def ask(cache):
+        if new > 2:
+            return generate_three(model, cache, ids)
+        return model(ids[:, -2:][:, :new], past_key_values=cache)
+
+    ask(deepcopy(cache))
     CHANGES[change](model)
-    if (change, call) != UNSEEN:
-        says = "of weights that were changed since: compress the prompt"
-        with pytest.raises(ValueError, match=says):
-            CALLS[call](model, cache, ids)
-        CALLS[call](model, compressed(model, "kvzip+hubkv", ids[:, :-2]), ids)
+    if (change, new) != ("merged", 1):  # no trace, and a call of one token samples no numbers
+        with pytest.raises(ValueError, match="weights that were changed since: compress the prom"):
+            ask(cache)
+        ask(compressed(model, "kvzip+hubkv", ids[:, :-2]))
 
 
 def test_a_change_that_is_undone_hides_no_other():

@@ -1,5 +1,7 @@
 """Calls that the plug-in refuses, each with one clear sentence."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -84,11 +86,6 @@ def test_a_model_that_cannot_be_served_is_refused(kind):
     make, says = MODELS[kind]
     with pytest.raises(ValueError, match=says):
         models.attach(make())
-
-
-def test_a_cache_for_windows_alone_is_refused():
-    with pytest.raises(ValueError, match="a layer that sees the whole text, got 'mistral'"):
-        models.EvictionCache(configuration("mistral", sliding_window=16))
 
 
 def test_more_tokens_than_learned_positions_are_refused():
@@ -181,11 +178,11 @@ def test_dropout_while_training_is_refused():
 def test_a_mask_of_other_numbers_than_flags_is_refused(values):
     model, ids = attached_model("llama"), prompts(2)[0]
     cache, mask = models.compressed(model, "full", ids[:, :TOKENS]), values.expand(2, -1)
-    with pytest.raises(ValueError, match="1 at tokens and 0 at padding, and is not added"):
-        model(ids[:, TOKENS:], past_key_values=cache, attention_mask=mask)
-    with pytest.raises(ValueError, match="1 at tokens and 0 at padding, and is not added"):
-        models.compressed(model, "full", ids, mask)
-    model(ids[:, TOKENS:], past_key_values=cache, attention_mask=torch.ones(2, 26))
+    read_more = partial(model, ids[:, TOKENS:], past_key_values=cache)
+    for read_masked in (read_more, partial(models.compressed, model, "full", ids)):
+        with pytest.raises(ValueError, match="1 at tokens and 0 at padding, and is not added"):
+            read_masked(attention_mask=mask)
+    read_more(attention_mask=torch.ones(2, 26))
 
 
 def test_a_mask_of_queries_times_tokens_is_refused():
