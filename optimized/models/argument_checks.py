@@ -207,13 +207,13 @@ def require_batch_token_mask(valid: Any) -> None:
         )
 
 
-def require_flags(mask: Tensor) -> None:
-    """Refuse a mask of other values than 0 and 1, or of floats to add: 0 at every token."""
-    added = mask.is_floating_point() and not bool(mask.any(-1).all())
-    if added or not bool(((mask == 0) | (mask == 1)).all()):
+def require_flags(mask: Tensor, whole: bool) -> None:
+    """Refuse other values than 0 and 1; also a row of zeros in a `whole` mask, or in floats."""
+    blank = (whole or mask.is_floating_point()) and not bool(mask.any(-1).all())
+    if blank or not bool(((mask == 0) | (mask == 1)).all()):
         raise ValueError(
-            "attention_mask must be 1 at tokens and 0 at padding, and is not added to logits, got "
-            f"values of {mask.min().item()} to {mask.max().item()} in {mask.dtype}"
+            "attention_mask must be 1 at tokens, which each row has, and 0 at padding, got values "
+            f"of {mask.min().item()} to {mask.max().item()} in {mask.dtype}: it is not added"
         )
 
 
@@ -395,13 +395,8 @@ def require_token_ids(ids: Tensor, valid: Tensor | None) -> None:
             says = ": pass a budget as `ratio=0.75`" if isinstance(valid, float | int) else ""
             raise TypeError(f"attention_mask must be a tensor, got {type(valid).__name__}{says}")
         checks.shaped("attention_mask", valid, ids.shape)
-        require_flags(valid)
+        require_flags(valid, whole=True)
         require_left_padding("attention_mask", valid.to(torch.bool))
-        if not bool((valid[:, -1] == 1).all()):
-            raise ValueError(
-                "attention_mask must be 1 at tokens and 0 at padding on the left, got "
-                f"{valid[:, -1].tolist()} at the ends of rows"
-            )
 
 
 def require_same_device(model: Any, ids: Tensor) -> None:

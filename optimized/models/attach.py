@@ -45,7 +45,7 @@ class Attachment:
         self.read_weights()
 
     def read_weights(self) -> None:
-        """Compute the mark of the weights anew; `weight.data += x` changes numbers alone."""
+        """Compute the mark anew, which tells weights apart; `weight.data += x` leaves no trace."""
         with READING:
             self.holders = [x._parameters for x in self.model.modules() if x._parameters]
             before = dict(zip(*self.places[:2], strict=True))
@@ -55,7 +55,6 @@ class Attachment:
             self.unsampled += changed and sample in self.samples
             self.samples.add(sample)
             self.mark = sample + (self.unsampled << 32)
-            """A number that identifies the weights among others of their shapes."""
 
     def find_weights(self) -> tuple[list[int], ...]:
         """Return of each weight its id, how many operations changed it in place, its address."""

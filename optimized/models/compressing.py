@@ -118,9 +118,7 @@ def compressing(
             detach(model)
 
 
-def refuse_uncached(
-    model: nn.Module, given: tuple[Any, ...], inputs: dict[str, Any] | None = None
-) -> None:
+def refuse_uncached(model: nn.Module, given: Any, inputs: dict[str, Any] | None = None) -> None:
     """Refuse several tokens without a filled cache: a forward pre-hook within `compressing`."""
     known = dict(zip(signature(model.forward).parameters, given, strict=False)) | (inputs or {})
     cache, ids = known.get("past_key_values"), known.get("input_ids")

@@ -598,7 +598,7 @@ class AttendingCache(Cache, CallAwareCache):
                 return None, none
             return torch.cat([known, known.new_ones(new.shape[:2])], 1), none
         checks.require_mask_of_all_tokens(mask, new.shape[0], seen + new.shape[1])
-        checks.require_flags(mask)
+        checks.require_flags(mask, whole=False)
         valid = mask.to(torch.bool)
         gone = checks.count_hidden_tail(valid[:, :seen], known, self.evicts and not self.states)
         return None if bool(valid.all()) else valid, gone.tolist()

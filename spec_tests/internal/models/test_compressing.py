@@ -78,7 +78,6 @@ def test_what_would_not_be_compressed_is_refused():
         with pytest.raises(ValueError, match=r"within `compressing`.*an empty DynamicCache"):
             generate(model, IDS, MASK, transformers.DynamicCache())
         for call in (
-            lambda: model(IDS),
             lambda: model(inputs_embeds=torch.zeros(1, 5, 32)),
             lambda: model(IDS, past_key_values=transformers.DynamicCache()),
             lambda: model.model(IDS),

@@ -244,7 +244,7 @@ MISTAKES = {
     "a mask of padding alone": (
         dict(system="full", attention_mask=torch.zeros(2, TOKENS).long()),
         ValueError,
-        "attention_mask must be 1 at tokens and 0 at padding on the left, got [0, 0]",
+        "attention_mask must be 1 at tokens, which each row has, and 0 at padding, got values of 0",
     ),
     "another model's tokenizer": (
         dict(system="kvzip", ratio=0.5, settings={"prompt": [1, 999]}),
