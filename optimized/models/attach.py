@@ -59,7 +59,10 @@ class Attachment:
     def find_weights(self) -> tuple[list[int], ...]:
         """Return of each weight its id, how many operations changed it in place, its address."""
         every = [x for some in self.holders for x in some.values() if x is not None]
-        versions = [0 if x.is_inference() else x._version for x in every]
+        try:
+            versions = [x._version for x in every]
+        except RuntimeError:  # weights of inference mode have no count
+            versions = [0] * len(every)
         return [*map(id, every)], versions, [x.data_ptr() for x in every]
 
     def __setstate__(self, state: dict[str, Any]) -> None:

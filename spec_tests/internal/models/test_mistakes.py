@@ -301,11 +301,6 @@ MISTAKES = {
         ValueError,
         "ratio must be at least 0 and below 1, got 1.0",
     ),
-    "nothing kept in one layer": (
-        dict(system="snapkv", keep=[4, 0]),
-        ValueError,
-        "keep must be >= 1, got 0",
-    ),
     "a budget for each layer where the scorer shares it": (
         dict(system="pyramidkv", keep=[4, 4]),
         ValueError,
