@@ -207,6 +207,16 @@ def require_batch_token_mask(valid: Any) -> None:
         )
 
 
+def require_flags(mask: Tensor, whole: bool) -> None:
+    """Refuse other values than 0 and 1; also a row of zeros in a `whole` mask, or in floats."""
+    blank = (whole or mask.is_floating_point()) and not bool(mask.any(-1).all())
+    if blank or not bool(((mask == 0) | (mask == 1)).all()):
+        raise ValueError(
+            "attention_mask must be 1 at tokens, which each row has, and 0 at padding, got values "
+            f"of {mask.min().item()} to {mask.max().item()} in {mask.dtype}: it is not added"
+        )
+
+
 def count_hidden_tail(flags: Tensor, known: Tensor | None, ends: bool) -> Tensor:
     """Return how many tokens at the end of each row a mask hides; refuse any other change.
 
@@ -385,12 +395,8 @@ def require_token_ids(ids: Tensor, valid: Tensor | None) -> None:
             says = ": pass a budget as `ratio=0.75`" if isinstance(valid, float | int) else ""
             raise TypeError(f"attention_mask must be a tensor, got {type(valid).__name__}{says}")
         checks.shaped("attention_mask", valid, ids.shape)
+        require_flags(valid, whole=True)
         require_left_padding("attention_mask", valid.to(torch.bool))
-        if not bool((valid[:, -1] == 1).all()):
-            raise ValueError(
-                "attention_mask must be 1 at tokens and 0 at padding on the left, got "
-                f"{valid[:, -1].tolist()} at the ends of rows"
-            )
 
 
 def require_same_device(model: Any, ids: Tensor) -> None:

@@ -1,7 +1,7 @@
 """Attach a model: hooks pass the inputs of its calls to our caches, which then attend."""
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from inspect import signature
 from typing import Any
 from zlib import crc32
@@ -27,6 +27,8 @@ from optimized.models.self_check import ModelTraits, run_self_check
 
 ONE_AT_A_TIME = threading.RLock()
 """Only one thread attaches or detaches at a time; a model that runs meanwhile does not wait."""
+READING = threading.Lock()
+"""Only one thread reads weights at a time, so that each change is counted once."""
 
 
 class Attachment:
@@ -35,19 +37,38 @@ class Attachment:
     def __init__(self, own: str, shown: ModelTraits, model: PreTrainedModel) -> None:
         self.own = own
         """Name of the attention implementation that the model had."""
-        self.shown = shown
-        self.read_weights(model)
+        self.shown, self.model = shown, model
+        self.places: tuple[list[int], ...] = [], [], []
+        self.samples: set[int] = set()
+        self.unsampled = 0
+        """How many changes in place led to a sample that is among the earlier ones."""
+        self.read_weights()
 
-    def read_weights(self, model: PreTrainedModel) -> None:
-        """Compute the mark of a model anew; `merge_adapter` changes weights unnoticed."""
-        self.kind, self.weights = model.config.model_type, [*model.parameters()]
-        self.versions = self.count_changes()
-        self.mark = mark_of(self.kind, self.weights)
-        """A number that identifies the weights among others of their shapes."""
+    def read_weights(self) -> None:
+        """Compute the mark anew, which tells weights apart; `weight.data += x` leaves no trace."""
+        with READING:
+            self.holders = [x._parameters for x in self.model.modules() if x._parameters]
+            before = dict(zip(*self.places[:2], strict=True))
+            self.places, sample = self.find_weights(), sample_of(self.model)
+            now = zip(*self.places[:2], strict=True)
+            changed = any(before.get(key, count) != count for key, count in now)
+            self.unsampled += changed and sample in self.samples
+            self.samples.add(sample)
+            self.mark = sample + (self.unsampled << 32)
 
-    def count_changes(self) -> int:
-        """Return how many operations have changed a weight in place."""
-        return sum([x._version for x in self.weights if not x.is_inference()])
+    def find_weights(self) -> tuple[list[int], ...]:
+        """Return of each weight its id, how many operations changed it in place, its address."""
+        every = [x for some in self.holders for x in some.values() if x is not None]
+        try:
+            versions = [x._version for x in every]
+        except RuntimeError:  # weights of inference mode have no count
+            versions = [0] * len(every)
+        return [*map(id, every)], versions, [x.data_ptr() for x in every]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a copied or pickled state, with the places of the copied weights."""
+        vars(self).update(state)
+        self.places = self.find_weights()
 
     def __call__(
         self, decoder: nn.Module, given: tuple[Any, ...], inputs: dict[str, Any] | None = None
@@ -60,8 +81,9 @@ class Attachment:
         cache = inputs.get("past_key_values")
         if not isinstance(cache, CallAwareCache):
             return None
-        if self.versions != self.count_changes():
-            self.versions, self.mark = self.count_changes(), mark_of(self.kind, self.weights)
+        new = [inputs[name] for name in ("input_ids", "inputs_embeds") if name in inputs]
+        if any(x is not None and x.shape[1] > 1 for x in new) or self.places != self.find_weights():
+            self.read_weights()
         cache.check_model(self.mark, self.shown.carries, self.shown.layers)
         if inputs.get("output_attentions"):
             raise ValueError(
@@ -92,9 +114,9 @@ class Beginning:
         flags = more.get("position_ids") if mask is None else mask  # a mask of ones is dropped
         if isinstance(cache, CallAwareCache) and first and isinstance(flags, Tensor):
             checks.require_flags_of_ids(flags, input_ids, cache.get_seq_length())
+        if isinstance(cache, CallAwareCache) and first and (known := attachment(self.model)):
+            known.holders = []  # so that the next call reads the weights
         if isinstance(cache, CallAwareCache) and first and every:
-            if known := attachment(self.model):
-                known.read_weights(self.model)
             cache.check_prefix(input_ids, mask)
             if seen := cache.get_seq_length():
                 if mask is not None and not bool(mask[:, -1].all()):
@@ -151,7 +173,7 @@ def attach(model: PreTrainedModel) -> PreTrainedModel:
             prepare: Any = model.prepare_inputs_for_generation
             vars(model)["prepare_inputs_for_generation"] = Beginning(prepare, model)
         else:
-            known.read_weights(model)
+            known.read_weights()
         if not implementation(decoder).startswith(NAME):  # or it was changed since
             known.own = implementation(decoder)
             decoder.set_attn_implementation(register_attention(known.own))
@@ -175,12 +197,12 @@ def detach(model: PreTrainedModel) -> PreTrainedModel:
     return model
 
 
-def mark_of(kind: str, weights: Iterable[Tensor]) -> int:
+def sample_of(model: PreTrainedModel) -> int:
     """Return a checksum of a model's type and a few numbers of each of its parameters."""
-    weights = (weight.detach() for weight in weights if not weight.is_meta)
+    weights = (weight.detach() for weight in model.parameters() if not weight.is_meta)
     few = [x.flatten()[:: max(1, x.numel() // 8)].cpu().double() for x in weights if x.numel()]
     some = torch.cat(few).tolist() if few else []
-    return crc32(repr((kind, some)).encode())
+    return crc32(repr((model.config.model_type, some)).encode())
 
 
 def attachment(model: PreTrainedModel) -> Attachment | None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from optimized.models import argument_checks as checks
 from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.attach import detach, is_attached
-from optimized.models.attention import CallAwareCache
+from optimized.models.attention import CHECKING, CallAwareCache, decoder_of
 from optimized.models.compress_prompt import OPTIONS, compressed, resolve_system, suggest_option
 
 
@@ -72,10 +72,10 @@ def compressing(
     """Compress the prompt of every `model.generate` within the context.
 
     Use it for `pipeline`, and for harnesses that call `generate` themselves. A call with a filled
-    cache keeps that cache. A call of the model itself that reads several tokens without a cache is
-    refused, since nothing would be compressed; that is how harnesses compute log-likelihoods. The
-    model is the same object for all threads. When the context ends, `generate` is restored; while
-    another thread still generates, the model stays attached.
+    cache keeps that cache. A call of the model itself, or of its decoder, that reads several tokens
+    without one is refused, since nothing would be compressed; that is how harnesses compute
+    log-likelihoods. The model is the same object for all threads. When the context ends, `generate`
+    is restored; while another thread still generates, the model stays attached.
 
     Args:
         model: a causal language model of `transformers`, in evaluation mode.
@@ -103,11 +103,13 @@ def compressing(
         raise ValueError("model must be in one `compressing` at a time, got one within another")
     within = Compressing(model, own, system, options)
     vars(model)["generate"] = within
-    refusing = model.register_forward_pre_hook(refuse_without_cache, with_kwargs=True)
+    hooked = model, decoder_of(model)
+    refusing = [x.register_forward_pre_hook(refuse_uncached, with_kwargs=True) for x in hooked]
     try:
         yield model
     finally:
-        refusing.remove()
+        for hook in refusing:
+            hook.remove()
         if before is None:
             del vars(model)["generate"]
         else:
@@ -116,18 +118,17 @@ def compressing(
             detach(model)
 
 
-def refuse_without_cache(model: nn.Module, given: tuple[Any, ...], inputs: dict[str, Any]) -> None:
-    """Refuse a call of several tokens without a cache: a forward pre-hook within `compressing`."""
-    if inputs.get("past_key_values") is not None:
-        return
-    known = dict(zip(signature(model.forward).parameters, given, strict=False)) | inputs
-    ids = known.get("input_ids")
+def refuse_uncached(model: nn.Module, given: Any, inputs: dict[str, Any] | None = None) -> None:
+    """Refuse several tokens without a filled cache: a forward pre-hook within `compressing`."""
+    known = dict(zip(signature(model.forward).parameters, given, strict=False)) | (inputs or {})
+    cache, ids = known.get("past_key_values"), known.get("input_ids")
     ids = known.get("inputs_embeds") if ids is None else ids
-    if known.get("past_key_values") is None and ids is not None and ids.shape[1] > 1:
+    filled = isinstance(cache, CallAwareCache) or (cache and cache.get_seq_length())
+    if not filled and ids is not None and ids.shape[1] > 1 and CHECKING.get() is None:
         raise ValueError(
-            "model must be called through `generate` within `compressing`, or with a cache, got "
-            f"{ids.shape[1]} tokens without one: compress the context with `compressed`, then call "
-            "the model with that cache and the tokens to score"
+            "model must be called through `generate` within `compressing`, or with a cache that "
+            f"holds a prompt, got {ids.shape[1]} tokens without one: compress the context with "
+            "`compressed`, then call the model with that cache and the tokens to score"
         )
 
 

@@ -553,8 +553,8 @@ class AttendingCache(Cache, CallAwareCache):
         rows, count = new.shape[:2]
         if not seen or (self.valid is not None and not steady):
             return None
-        whole = steady or mask is None or (mask.shape == (rows, seen + count) and bool(mask.all()))
-        if not whole:
+        whole = steady or mask is None or mask.shape == (rows, seen + count)
+        if not whole or not (steady or mask is None or bool((mask == 1).all())):
             return None
         if given is None:
             starts = torch.tensor(self.ends, device=new.device)[:, None]
@@ -598,6 +598,7 @@ class AttendingCache(Cache, CallAwareCache):
                 return None, none
             return torch.cat([known, known.new_ones(new.shape[:2])], 1), none
         checks.require_mask_of_all_tokens(mask, new.shape[0], seen + new.shape[1])
+        checks.require_flags(mask, whole=False)
         valid = mask.to(torch.bool)
         gone = checks.count_hidden_tail(valid[:, :seen], known, self.evicts and not self.states)
         return None if bool(valid.all()) else valid, gone.tolist()

@@ -19,21 +19,24 @@ from optimized.models.systems import System, hex_settings, refinement_settings, 
 def require_storable(one: System, config: Any, alike: bool, reading: str) -> None:
     """Refuse heads of a width that a store behind `>` cannot quantise, before a prompt is read.
 
-    Heads that keep different numbers of entries are stored one by one. Where rows are `alike`, they
-    have the same budgets.
+    Heads that keep equally many entries are stored together, others one by one. Where rows are
+    `alike`, they have the same budgets.
     """
     assert one.then is not None
     require_whole_groups(one.then, config)
-    if not one.then.startswith("hex") or (alike and one.scope == "head"):
+    if not one.then.startswith("hex"):
         return
-    width, settings = key_heads_and_width(config)[1], hex_settings(system_named(one.then), reading)
+    heads, width = key_heads_and_width(config)
+    channels = width * (heads if alike and one.scope == "head" else 1)
+    settings = hex_settings(system_named(one.then), reading)
     try:
-        optimized.biregular_degrees(settings.block, width, settings.density)
+        optimized.biregular_degrees(settings.block, channels, settings.density)
     except ValueError as error:
         raise ValueError(
-            f"model must have wider heads than {width} channels for {one.name!r}, which stores "
-            "them one by one, since they keep different numbers of entries: take 'kcvt-4' or "
-            "'gear' behind '>', or one prompt and a scorer with @head, which stores them together"
+            f"model must have a multiple of {round(1 / settings.density)} channels, at least "
+            f"{round(3 / settings.density)}, in what {one.name!r} stores together, got {channels}: "
+            "all heads where they keep equally many entries (@head, one prompt), else one head; "
+            "'kcvt-4' and 'gear' behind '>' take any number"
         ) from error
 
 

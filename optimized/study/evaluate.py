@@ -98,7 +98,9 @@ class Batch:
                         self.compress(row)
                         self.ask(row)
                 except (ValueError, MemoryError, RuntimeError) as refusal:
-                    if isinstance(refusal, RuntimeError) and "memory" not in str(refusal):
+                    full = isinstance(refusal, torch.OutOfMemoryError)
+                    full |= "can't allocate memory" in str(refusal)  # on a CPU
+                    if isinstance(refusal, RuntimeError) and not full:
                         raise
                     row.refused = " ".join(str(refusal).split()) or "out of memory"
             step(row.trial.system.name)

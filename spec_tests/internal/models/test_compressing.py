@@ -77,10 +77,14 @@ def test_what_would_not_be_compressed_is_refused():
     with models.compressing(model, "snapkv", keep=4):
         with pytest.raises(ValueError, match=r"within `compressing`.*an empty DynamicCache"):
             generate(model, IDS, MASK, transformers.DynamicCache())
-        for call in (lambda: model(IDS), lambda: model(inputs_embeds=torch.zeros(1, 5, 32))):
+        for call in (
+            lambda: model(inputs_embeds=torch.zeros(1, 5, 32)),
+            lambda: model(IDS, past_key_values=transformers.DynamicCache()),
+            lambda: model.model(IDS),
+        ):
             with pytest.raises(ValueError, match=r"through `generate` within `compressing`.*token"):
                 call()
-    assert model(IDS).logits.shape[:2] == IDS.shape
+    assert model(IDS).logits.shape[:2] == model.model(IDS)[0].shape[:2] == IDS.shape
 
 
 def test_a_generation_outlives_the_context():

@@ -96,11 +96,6 @@ MISTAKES = {
         ValueError,
         "ratio must be at least 0 and below 1, got 1.0: it is the share that is removed",
     ),
-    "a ratio in percent": (
-        dict(system="snapkv", ratio=75.0),
-        ValueError,
-        "ratio must be at least 0 and below 1, got 75.0: it is the share that is removed",
-    ),
     "no ids": (
         dict(system="snapkv", ratio=0.5, input_ids=None),
         TypeError,
@@ -110,11 +105,6 @@ MISTAKES = {
         dict(system="snapkv", ratio=0.5, input_ids=IDS[0]),
         ValueError,
         "got (24,), torch.int64: `input_ids[None]` is a batch of one prompt",
-    ),
-    "a tokenizer's lists": (
-        dict(system="snapkv", ratio=0.5, input_ids=IDS.tolist()),
-        ValueError,
-        "input_ids must be integers of shape (batch, tokens), not empty, got list",
     ),
     "a text in place of its ids": (
         dict(system="snapkv", ratio=0.5, input_ids="Hello"),
@@ -206,11 +196,6 @@ MISTAKES = {
         TypeError,
         "a head keeps, got 10.5: the share that is removed is",
     ),
-    "a refinement's settings as a dictionary": (
-        dict(system="snapkv+hubkv", ratio=0.5, refined={"gamma": 0.9}),
-        TypeError,
-        "refined must be one of HubSettings, GraphSettings, NmsSettings, got {'gamma': 0.9}",
-    ),
     "a scorer that looks back, again and again": (
         dict(system="snapkv", keep=8, interval=4),
         ValueError,
@@ -256,10 +241,10 @@ MISTAKES = {
         ValueError,
         "vocabulary, 0 to 60, got 160: is the tokenizer this model's?",
     ),
-    "a mask of numbers that are added": (
-        dict(system="full", attention_mask=torch.zeros(2, TOKENS)),
+    "a mask of padding alone": (
+        dict(system="full", attention_mask=torch.zeros(2, TOKENS).long()),
         ValueError,
-        "attention_mask must be 1 at tokens and 0 at padding on the left, got [0.0, 0.0]",
+        "attention_mask must be 1 at tokens, which each row has, and 0 at padding, got values of 0",
     ),
     "another model's tokenizer": (
         dict(system="kvzip", ratio=0.5, settings={"prompt": [1, 999]}),
@@ -315,11 +300,6 @@ MISTAKES = {
         dict(system="snapkv", ratio=[0.5, 1.0]),
         ValueError,
         "ratio must be at least 0 and below 1, got 1.0",
-    ),
-    "nothing kept in one layer": (
-        dict(system="snapkv", keep=[4, 0]),
-        ValueError,
-        "keep must be >= 1, got 0",
     ),
     "a budget for each layer where the scorer shares it": (
         dict(system="pyramidkv", keep=[4, 4]),
@@ -497,7 +477,7 @@ def test_a_mask_that_generate_is_not_given_is_missed():
 
 
 def test_a_model_that_is_converted_afterwards_does_not_fit_its_cache():
-    model = new_model("llama")
+    model = new_model("llama").half().float()  # half precision changes no number
     cache = models.compressed(model, "full", IDS)
     with pytest.raises(ValueError, match=r"type of the cache, torch.float32, got torch.float16"):
         model.half()(MORE[:, TOKENS:], past_key_values=cache)

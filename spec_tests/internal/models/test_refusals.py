@@ -1,5 +1,7 @@
 """Calls that the plug-in refuses, each with one clear sentence."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -86,11 +88,6 @@ def test_a_model_that_cannot_be_served_is_refused(kind):
         models.attach(make())
 
 
-def test_a_cache_for_windows_alone_is_refused():
-    with pytest.raises(ValueError, match="a layer that sees the whole text, got 'mistral'"):
-        models.EvictionCache(configuration("mistral", sliding_window=16))
-
-
 def test_more_tokens_than_learned_positions_are_refused():
     sizes = dict(ffn_dim=16, word_embed_proj_dim=32, max_position_embeddings=TOKENS + 8)
     model = with_random_weights(configuration("opt", **sizes))
@@ -175,6 +172,17 @@ def test_dropout_while_training_is_refused():
     model = models.attach(transformers.AutoModelForCausalLM.from_config(config)).train()
     with pytest.raises(ValueError, match=r"dropout must be 0, got 0.5: call `model.eval\(\)`"):
         models.prefill(model, prompts()[0])
+
+
+@pytest.mark.parametrize("values", [torch.zeros(26), torch.tensor([0.5] + [1] * 25)])
+def test_a_mask_of_other_numbers_than_flags_is_refused(values):
+    model, ids = attached_model("llama"), prompts(2)[0]
+    cache, mask = models.compressed(model, "full", ids[:, :TOKENS]), values.expand(2, -1)
+    read_more = partial(model, ids[:, TOKENS:], past_key_values=cache)
+    for read_masked in (read_more, partial(models.compressed, model, "full", ids)):
+        with pytest.raises(ValueError, match=r"1 at tokens, which each row has.* it is not added"):
+            read_masked(attention_mask=mask)
+    read_more(attention_mask=torch.ones(2, 26))
 
 
 def test_a_mask_of_queries_times_tokens_is_refused():
