@@ -20,6 +20,7 @@ def doubles_on_cpu(body: Callable[P, Tensor]) -> Callable[P, Tensor]:
             return body(*args, **kwargs)
         near: list[Any] = [x.cpu() if isinstance(x, Tensor) else x for x in given]
         named: dict[str, Any] = dict(zip(kwargs, near[len(args) :], strict=True))
-        return body(*near[: len(args)], **named).to(home)
+        on_cpu: Callable[..., Tensor] = body
+        return on_cpu(*near[: len(args)], **named).to(home)
 
     return call

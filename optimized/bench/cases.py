@@ -150,7 +150,8 @@ def answer(ids: Tensor, name: str, refinement: Any, count: int = NEW, **how: Any
     from optimized import models
     from optimized.bench.model_memory import CONFIG, KV_HEADS, model
 
-    ours, settings = model(ours=True), dict[str, Any](shift=True) if name == "knorm" else {}
+    ours = model(ours=True)
+    settings: dict[str, Any] = dict(shift=True) if name == "knorm" else {}
     if name == "fastkvzip":
         settings = dict(weights=[gate(KV_HEADS)] * CONFIG.num_hidden_layers)
     scorer = models.scorer(name, ours, **settings)
@@ -164,11 +165,11 @@ def answer(ids: Tensor, name: str, refinement: Any, count: int = NEW, **how: Any
 
 def with_and_without(title: str, shape: str, tokens: int, refinement: Any, **how: Any) -> Case:
     """Return the case of a prompt through a model of two layers, with a refinement and without."""
-    sides = (partial(answer, refinement=each, **how) for each in (refinement, None))
+    fast, slow = (partial(answer, refinement=each, **how) for each in (refinement, None))
     method = "hubkv" if isinstance(refinement, kv.HubSettings) else "graphkv"
     scorer = "pyramidkv_budgets" if how["name"] == "pyramidkv" else how["name"]
     functions = (f"{method}_compress", scorer)
-    return Case(title, shape, partial(words, tokens), *sides, f"without {method}", functions)
+    return Case(title, shape, partial(words, tokens), fast, slow, f"without {method}", functions)
 
 
 FIRST = dict(name="fastkvzip", count=1, ratio=RATIO, scope="model")

@@ -791,8 +791,8 @@ class AttendingCache(Cache, CallAwareCache):
         known = None if self.valid is None else self.valid[:, :seen]
         if seen and mask is not None:
             checks.count_hidden_tail(mask[:, :seen].bool(), known, self.evicts and not self.states)
-        named = seen and len(ids) == len(self.ends) and self.digest is not None
-        if named and not self.digest.equals(Digest().extend(ids[:, :seen], known)):
+        digest = self.digest if seen and len(ids) == len(self.ends) else None
+        if digest is not None and not digest.equals(Digest().extend(ids[:, :seen], known)):
             raise ValueError(
                 "input_ids must begin with the tokens that the cache has seen, got others: "
                 "append new ids to the old ones, since a text that is encoded again may have "

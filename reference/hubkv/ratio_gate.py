@@ -30,6 +30,6 @@ def gate(
     Source:
         HubKV-10, HubKV-15.
     """
-    strength = float(ratio) ** power
+    strength = ratio**power
     mixed = (1 - strength) * widen(scores) + strength * widen(corrected)
     return mixed.to(scores.dtype)

@@ -40,7 +40,7 @@ def test_counts_of_fractions_are_exact(kv):
     keys, x = torch.rand(1, 6, 2), torch.rand(1, 6)
     scored = reference.Scored(x, x < 0)
     assert kv.select(keys, keys, scored, ratio=fraction, refinement=kv.HubSettings()).sum() == 1
-    assert torch.equal(kv.gate(x, x / 2, fraction, 2), kv.gate(x, x / 2, 5 / 6, 2))
+    assert torch.equal(kv.gate(x, x / 2, fraction), kv.gate(x, x / 2, 5 / 6))
 
 
 def test_members_of_an_enumeration_are_integers():
