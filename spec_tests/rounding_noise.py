@@ -124,10 +124,10 @@ def exactly(name: str, args: Any, out: Tensor) -> Any:
     x, half = numbers(out), GRID**0.5
     with np.errstate(all="ignore"):
         if name in SUMS or name in PRODUCTS:
-            given = [a.detach() for a in args if isinstance(a, Tensor)]
+            given = [a.detach().to(out.dtype) for a in args if isinstance(a, Tensor)]
             on = all(gridded(a.numpy(), GRID if name in SUMS else half).all() for a in given)
             return (gridded(x) if name == "mean" else np.True_) & on
-        given = [a.detach() if isinstance(a, Tensor) else a for a in args[:2]]
+        given = [a.detach().to(out.dtype) if isinstance(a, Tensor) else a for a in args[:2]]
         given = [np.asarray(a, x.dtype) for a in given if isinstance(a, Tensor | int | float)]
         if len(given) < 2 or name not in ("add", "sub", "rsub", "mul", "div", "pow"):
             return gridded(x, 16.0)

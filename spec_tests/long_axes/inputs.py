@@ -31,8 +31,15 @@ MOST = {"*heads": 2, "*query_heads": 4}
 """Largest number of heads; of other leading axes one row is enough."""
 NEAR = torch.tensor([0.25, 0.5, 1.0, 2.0])
 """Numbers of which no code is halfway between two, in any group. Padding by 0 is below them."""
-SIGNED = {"hex_prefill", "select", "compress", "graphkv_select", "graphkv_compress"}
-"""Functions whose rows lie around 0, where another rounding changes no choice."""
+SIGNED = {
+    "expected_attention",
+    "hex_prefill",
+    "select",
+    "compress",
+    "graphkv_select",
+    "graphkv_compress",
+}
+"""Functions whose rows lie around 0, where another rounding changes no choice, or nothing grows."""
 STEADY = SIGNED | {"hex_compress"}
 """Functions whose rows do not grow, for the same reason."""
 BORDERS = {64: 1.25, 128: 1.5, 256: 2.0, 512: 3.0}

@@ -171,7 +171,8 @@ def assert_recomposed(impl, x, refined, score, aside, vectors):
     elif x["signal"] == "enhance":
         expected = impl.enhance(score, *graph)
     else:
-        return assert_equal(refined, impl.banish(score, reached, x["rounds"]))
+        evicted = impl.banish(score, reached, x["rounds"])
+        return assert_close(refined, evicted, score.abs())  # a mean of heads may round
     assert_close(refined, expected, magnitude(score, *graph))
 
 
