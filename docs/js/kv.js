@@ -149,6 +149,7 @@ const Share = number("in (0, 1]", (x) => 0 < x && x <= 1)
 const NonNegative = number(">= 0", (x) => x >= 0)
 const Above0 = number("> 0", (x) => x > 0)
 const FiniteAbove0 = number("finite and > 0", (x) => 0 < x && x < Infinity)
+const FiniteNonNegative = number("finite and >= 0", (x) => 0 <= x && x < Infinity)
 const Scope = one_of("head", "layer", "model")
 const Kind = one_of("kk", "qk", "qq", "kv", "vv")
 const Rule = one_of("product", "sequential", "sum")
@@ -336,7 +337,7 @@ export const selectivity = define(
 export const head_weights = define(
   {
     selectivity: Importance("*layers heads"),
-    tau: [NonNegative, 0.5],
+    tau: [FiniteNonNegative, 0.5],
     minimum: [FiniteAbove0, 0.8],
     maximum: [AnyNumber, 1.2],
   },
@@ -411,7 +412,7 @@ export const hubkv_refine = define(
     protected: [Bool("*layers heads tokens"), null],
     radius: [Whole, 2],
     gamma: [OpenFraction, 0.5],
-    tau: [NonNegative, 0.5],
+    tau: [FiniteNonNegative, 0.5],
     minimum: [FiniteAbove0, 0.8],
     maximum: [AnyNumber, 1.2],
     power: [Above0, 2],
