@@ -395,7 +395,7 @@ def require_token_ids(ids: Tensor, valid: Tensor | None) -> None:
             says = ": pass a budget as `ratio=0.75`" if isinstance(valid, float | int) else ""
             raise TypeError(f"attention_mask must be a tensor, got {type(valid).__name__}{says}")
         checks.shaped("attention_mask", valid, ids.shape)
-        require_flags(valid, whole=True)
+        require_flags(valid, whole=False)
         require_left_padding("attention_mask", valid.to(torch.bool))
 
 

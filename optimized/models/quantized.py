@@ -122,9 +122,11 @@ class QuantizedLayer(RestoringLayer):
 
 def require_whole_groups(name: str, config: Any) -> None:
     """Refuse heads whose channels KIVI cannot divide into groups."""
+    if not name.startswith("kivi"):
+        return
     width, group = key_heads_and_width(config)[1], signature(optimized.kivi_prefill)
     group = group.parameters["group"].default
-    if name.startswith("kivi") and width % group:
+    if width > group and width % group:
         raise ValueError(
             f"model must have heads of a multiple of {group} channels for {name!r}, whose groups "
             f"of values have {group}, got heads of {width}: 'gear' and 'kcvt-4' take any"

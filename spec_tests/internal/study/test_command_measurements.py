@@ -250,9 +250,9 @@ def test_every_setting_can_be_set_to_what_it_is():
 @pytest.mark.parametrize(("word", "value"), [("inf", "inf"), ("3", 3)])
 def test_a_setting_that_json_does_not_have_is_named(command, word, value):
     rows = command.figures(
-        "--systems", "knorm+hubkv", "--ratios", "0.5", "--set", f"hubkv.tau={word}"
+        "--systems", "knorm+hubkv", "--ratios", "0.5", "--set", f"hubkv.maximum={word}"
     )
-    assert rows["rows"][1]["settings"] == {"hubkv.tau": value}
+    assert rows["rows"][1]["settings"] == {"hubkv.maximum": value}
 
 
 @pytest.mark.parametrize(
