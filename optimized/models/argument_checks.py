@@ -208,8 +208,9 @@ def require_batch_token_mask(valid: Any) -> None:
 
 
 def require_flags(mask: Tensor, whole: bool) -> None:
-    """Refuse other values than 0 and 1; also a row of zeros in a `whole` mask, or in floats."""
-    blank = (whole or mask.is_floating_point()) and not bool(mask.any(-1).all())
+    """Refuse other values than 0 and 1; also a `whole` mask of zeros, or a row of them in floats."""
+    floats = mask.is_floating_point()
+    blank = (whole and not bool(mask.any())) or (floats and not bool(mask.any(-1).all()))
     if blank or not bool(((mask == 0) | (mask == 1)).all()):
         raise ValueError(
             "attention_mask must be 1 at tokens, which each row has, and 0 at padding, got values "
@@ -395,7 +396,7 @@ def require_token_ids(ids: Tensor, valid: Tensor | None) -> None:
             says = ": pass a budget as `ratio=0.75`" if isinstance(valid, float | int) else ""
             raise TypeError(f"attention_mask must be a tensor, got {type(valid).__name__}{says}")
         checks.shaped("attention_mask", valid, ids.shape)
-        require_flags(valid, whole=False)
+        require_flags(valid, whole=True)
         require_left_padding("attention_mask", valid.to(torch.bool))
 
 
