@@ -208,7 +208,7 @@ def require_batch_token_mask(valid: Any) -> None:
 
 
 def require_flags(mask: Tensor, whole: bool) -> None:
-    """Refuse other values than 0 and 1; also a `whole` mask of zeros, or a row of them in floats."""
+    """Refuse values but 0 and 1, a `whole` mask of zeros, and a row of zeros in floats."""
     floats = mask.is_floating_point()
     blank = (whole and not bool(mask.any())) or (floats and not bool(mask.any(-1).all()))
     if blank or not bool(((mask == 0) | (mask == 1)).all()):
