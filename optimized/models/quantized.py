@@ -120,17 +120,16 @@ class QuantizedLayer(RestoringLayer):
         self.held = add(self.held, keys, values)
 
 
-def require_whole_groups(name: str, config: Any) -> None:
+def require_whole_groups(name: str, config: Any, kv: ModuleType) -> None:
     """Refuse heads whose channels KIVI cannot divide into groups."""
     if not name.startswith("kivi"):
         return
+    group = signature(kv.kivi_prefill).parameters["group"].default
     try:
         width = key_heads_and_width(config)[1]
-    except Exception:  # a configuration of several widths raises an error of its own
+    except RuntimeError:  # of transformers, where layers have different widths
         return
-    group = signature(optimized.kivi_prefill)
-    group = group.parameters["group"].default
-    if width > group and width % group:
+    if width % group:
         raise ValueError(
             f"model must have heads of a multiple of {group} channels for {name!r}, whose groups "
             f"of values have {group}, got heads of {width}: 'gear' and 'kcvt-4' take any"
@@ -170,5 +169,5 @@ class QuantizedTransformersCache(AttendingCache):
         self, config: Any, name: str, exact_outliers: bool = False, kv: ModuleType = optimized
     ) -> None:
         checks.one_of("name", name, QUANTIZERS)
-        require_whole_groups(name, config)
+        require_whole_groups(name, config, kv)
         super().__init__(config, lambda: QuantizedLayer(name, exact_outliers, kv))

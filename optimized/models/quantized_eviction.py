@@ -23,7 +23,7 @@ def require_storable(one: System, config: Any, alike: bool, reading: str) -> Non
     `alike`, they have the same budgets.
     """
     assert one.then is not None
-    require_whole_groups(one.then, config)
+    require_whole_groups(one.then, config, optimized)
     if not one.then.startswith("hex"):
         return
     heads, width = key_heads_and_width(config)

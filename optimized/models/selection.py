@@ -49,7 +49,7 @@ def kept_entries(
             raw = scored.scores[places]
             if settings["refinement"] is not None and bool((raw < 0).any()):
                 raw = kv.shift_scores(raw)
-            if index in getattr(prompt, "queries", {}):
+            if index in prompt.queries:
                 settings["queries"] = prompt.queries[index][places]
             yield keys[places], values[places], Scored(raw, scored.protected[places])
 
@@ -58,7 +58,7 @@ def kept_entries(
     if settings.get("scope") == "model":
         keys, values, scored = zip(*sets(), strict=True)
         every = Scored(*map(torch.stack, zip(*scored, strict=True)))
-        if getattr(prompt, "queries", {}):
+        if prompt.queries:
             settings["queries"] = torch.stack([x[places] for x in prompt.queries.values()])
         kept = select(torch.stack(keys), torch.stack(values), every, **settings, **budget)
     else:

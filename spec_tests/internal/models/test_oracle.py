@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -235,11 +236,13 @@ def test_hex_attends_to_what_it_restores_and_to_its_new_tokens(kind, story, mode
 @pytest.mark.parametrize(("kind", "story", "name"), cross(KEYED, [*STORIES], ["kivi-2", "gear"]))
 def test_a_quantiser_attends_to_what_it_restores_and_to_its_new_tokens(kind, story, name):
     stops, ids, mask = batch_of(story)
-    cache = models.QuantizedTransformersCache(attached_model(kind).config, name)
+    # heads are narrower here than a group of the paper's
+    narrow: Any = SimpleNamespace(kivi_prefill=partial(optimized.kivi_prefill, group=8, residual=8))
+    cache = models.QuantizedTransformersCache(attached_model(kind).config, name, kv=narrow)
     functions = [f"{name.partition('-')[0]}_{what}" for what in ("read", "append")]
     witnesses = add_witnesses(cache, partial(Witness, *functions))
-    for one in witnesses:  # heads are narrower here than a group of the paper's
-        vars(one)["kivi_prefill"] = partial(optimized.kivi_prefill, group=8, residual=8)
+    for one in witnesses:
+        vars(one)["kivi_prefill"] = narrow.kivi_prefill
     actual = logits_of_calls(attached_model(kind), cache, 0, [TOKENS, *stops], ids, mask)[
         :, TOKENS:
     ]

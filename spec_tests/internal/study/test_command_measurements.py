@@ -277,7 +277,7 @@ def test_a_row_keeps_what_graphkv_would_keep_of_it_alone_with_its_budget(reading
     scored = tuple(Scored(one, protected) for one in raw)
     layers = [SimpleNamespace(whole=(keys, keys))] * 2
     cache = SimpleNamespace(whole_layers=lambda: layers)
-    prompt: Any = SimpleNamespace(cache=cache, valid=None)
+    prompt: Any = SimpleNamespace(cache=cache, valid=None, queries={})
     system, scores = system_named("pyramidkv+graphkv"), Scores(scored, budgets)
     kept = kept_entries(system, prompt, scores, 0.5, reading, optimized)
     settings = refinement_settings(system, reading)
@@ -297,7 +297,7 @@ def test_a_layer_keeps_what_it_would_alone_with_its_budget(scope, refinement):
     scored = [Scored(one, torch.zeros_like(one, dtype=torch.bool)) for one in raw]
     layers = [SimpleNamespace(whole=(torch.ones(2, 2, 40, 1), torch.ones(2, 2, 40, 1)))] * 2
     cache = SimpleNamespace(whole_layers=lambda: layers)
-    prompt: Any = SimpleNamespace(cache=cache, valid=None)
+    prompt: Any = SimpleNamespace(cache=cache, valid=None, queries={})
     system, scores = system_named(f"cake{refinement}@{scope}"), Scores(tuple(scored), budgets)
     kept = kept_entries(system, prompt, scores, 0.5, "remedied", optimized)
     select = reference.hubkv_select if refinement else reference.select
