@@ -334,16 +334,12 @@ GENERIC = ("test_agrees", "test_calling_convention", "test_gives_the_results")
 """Prefixes of the names of tests that compare with the reference and state no law."""
 
 
-def reading_order(claim: dict[str, Any]) -> tuple[bool, bool, bool, float]:
-    """Return a sort key: finite before infinite inputs, then small ones, then laws."""
+def reading_order(claim: dict[str, Any]) -> tuple[bool, bool, bool, float, int]:
+    """Return a sort key: finite before infinite inputs, then few numbers, then laws and digits."""
     generic = any(f"::{name}" in claim["test"] for name in GENERIC)
-    infinite = "inf" in claim["snippet"]
-    return (
-        not claim["snippet"],
-        claim["vacuous"],
-        infinite,
-        len(claim["snippet"]) * (1.5 if generic else 1),
-    )
+    snippet = claim["snippet"]
+    size = snippet.count(",") * (1.5 if generic else 1)
+    return not snippet, claim["vacuous"], "inf" in snippet, size, len(snippet)
 
 
 APART = ("lies", "kind", "edge", "level", "function", "vacuous", "follows")

@@ -33,7 +33,7 @@ MISTAKES = {
         "hub_mask",
         {"rivals.slice(start, i + k + 1)": "rivals.slice(start, i + k)"},
         "a window does not contain its last token",
-        elements=7,
+        elements=2,
     ),
     "the last of equals wins": Mistake(
         "hub_mask",
