@@ -140,8 +140,8 @@ class Batch:
     def quantise(self, row: Row, clock: Clock) -> int:
         """Replace the cache by the restored entries of a quantiser; return the stored bytes."""
         system, kv = row.trial.system, self.settings.kv
-        require_whole_groups(str(system.store), self.judge.model.config, kv)
         checks.reject_latent_attention(any(layer.expands for layer in self.cache.evictable()))
+        require_whole_groups(str(system.store), self.judge.model.config, kv)
         windows = [one for one in self.cache.layers if isinstance(one, WindowLayer)]
         nbytes = kv.stored_bytes([windows, self.cache.states])
         mass: list[Tensor | None] = [None] * len(self.cache.evictable())
