@@ -9,8 +9,8 @@ from griffe import Class, Extension, Function, Module
 from torch import Tensor
 
 import reference
-from reference._validation import types
-from reference._validation.contract_docstrings import admits, describe_parameters
+from reference.contract import types
+from reference.contract.docstrings import admits, describe_parameters
 
 
 class Contracts(Extension):

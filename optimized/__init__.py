@@ -16,7 +16,7 @@ refuse_foreign("reference")
 import reference  # noqa: E402
 from optimized import vector  # noqa: E402
 from optimized._dispatch import dispatch  # noqa: E402
-from reference._validation.contract import trusted as trusted  # noqa: E402
+from reference.contract.enforce import trusted as trusted  # noqa: E402
 
 if TYPE_CHECKING:
     from reference import *  # noqa: F403

@@ -11,7 +11,7 @@ from typing import ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-from reference._validation.contract import compile_contract
+from reference.contract.enforce import compile_contract
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -32,9 +32,9 @@ from optimized.vector.hubkv.refine import (
     slabs,
 )
 from optimized.vector.retain import cut, sortable
-from reference._validation.contract import compile_contract, plain, requires
-from reference._validation.preconditions import budget_fits_pools, scoped
-from reference._validation.types import (
+from reference.contract.enforce import compile_contract, plain, requires
+from reference.contract.preconditions import budget_fits_pools, scoped
+from reference.contract.types import (
     Above0,
     FiniteAbove0,
     FiniteNonNegative,

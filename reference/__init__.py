@@ -6,10 +6,10 @@ Read in this order: `attention`, `retain`, `evict`, then one folder per paper.
 
 from inspect import isfunction as _isfunction
 
-from reference._validation.contract import enforce_contract as _guarded
-from reference._validation.contract_docstrings import documented as _documented
 from reference.attention import attention, attention_error, attention_weights
 from reference.compress import compress, select
+from reference.contract.docstrings import documented as _documented
+from reference.contract.enforce import enforce_contract as _guarded
 from reference.decoding_compression import (
     DecodingCache,
     DecodingConfig,

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference._validation.contract import requires
-from reference._validation.preconditions import aligned, finite_log_sum_exp, grouped, wide
-from reference._validation.types import Finite, FiniteAbove0
+from reference.contract.enforce import requires
+from reference.contract.preconditions import aligned, finite_log_sum_exp, grouped, wide
+from reference.contract.types import Finite, FiniteAbove0
 from reference.precision import widen, widest
 
 

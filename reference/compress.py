@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference._validation import checks
-from reference._validation.contract import requires
-from reference._validation.preconditions import (
+from reference.contract import checks
+from reference.contract.enforce import requires
+from reference.contract.preconditions import (
     AXES,
     budget,
     budget_fits_pools,
@@ -21,7 +21,7 @@ from reference._validation.preconditions import (
     same_dtype,
     scoped,
 )
-from reference._validation.types import Ratio, Scope
+from reference.contract.types import Ratio, Scope
 from reference.evict import DenseCache, RaggedCache, evict
 from reference.graphkv.refine import GraphSettings
 from reference.hex.cache import HexCache, compressible_length, hex_store

@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference._validation import checks
-from reference._validation.contract import requires
-from reference._validation.preconditions import AXES, left_padded, nonnegative_at_most, scoped
-from reference._validation.types import Positive, Ratio, Scope, Whole
 from reference.compress import one_flag_per_token, unpadded_row_indices, vectors_compared
+from reference.contract import checks
+from reference.contract.enforce import requires
+from reference.contract.preconditions import AXES, left_padded, nonnegative_at_most, scoped
+from reference.contract.types import Positive, Ratio, Scope, Whole
 from reference.evict import DenseCache, RaggedCache, evict
 from reference.graphkv.refine import GraphSettings
 from reference.hubkv.refine import at_ends

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference._validation.contract import requires
+from reference.contract.enforce import requires
 
 
 class DenseCache(NamedTuple):

@@ -5,10 +5,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference._validation.contract import may_read_values, requires
-from reference._validation.preconditions import aligned, grouped, same_dtype, wide
-from reference._validation.types import Finite, FiniteAbove0
 from reference.attention import attention
+from reference.contract.enforce import may_read_values, requires
+from reference.contract.preconditions import aligned, grouped, same_dtype, wide
+from reference.contract.types import Finite, FiniteAbove0
 from reference.evict import RaggedCache
 
 

@@ -3,9 +3,9 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from reference._validation.contract import requires, within
-from reference._validation.preconditions import multiple
-from reference._validation.types import BoundsTest, Finite, Importance, Ratio, Whole
+from reference.contract.enforce import requires, within
+from reference.contract.preconditions import multiple
+from reference.contract.types import BoundsTest, Finite, Importance, Ratio, Whole
 from reference.graphkv.refine import GraphSettings, covers_window, graphkv_refine
 from reference.hubkv.nms import NmsSettings, nms
 from reference.hubkv.refine import HubSettings, hubkv_refine

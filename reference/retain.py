@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference._validation.contract import may_read_values, requires
-from reference._validation.preconditions import AXES, budget, covers, scoped
-from reference._validation.types import Orderable, Ratio, Scope, Whole
+from reference.contract.enforce import may_read_values, requires
+from reference.contract.preconditions import AXES, budget, covers, scoped
+from reference.contract.types import Orderable, Ratio, Scope, Whole
 from reference.precision import widen
 
 

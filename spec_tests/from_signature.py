@@ -10,8 +10,8 @@ from annotated_types import GroupedMetadata
 from hypothesis import strategies as st
 from torch import Tensor
 
-from reference._validation.contract import FLAG, NUMBERS, SEVERAL, tensor_kind
-from reference._validation.types import BoundsTest, choices_of, members
+from reference.contract.enforce import FLAG, NUMBERS, SEVERAL, tensor_kind
+from reference.contract.types import BoundsTest, choices_of, members
 from spec_tests.strategies import Refusal, last_element_replacer, longer
 
 

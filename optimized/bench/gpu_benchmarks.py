@@ -45,7 +45,7 @@ from optimized.bench.operations import (
 )
 from optimized.bench.report import MEASURED, ROOT, surroundings
 from optimized.hex_packed_layout import PackedCache
-from reference._validation.contract import trusted
+from reference.contract.enforce import trusted
 
 SCHEMA = 1
 """Version of the schema of docs/measured.json."""

@@ -25,7 +25,7 @@ from optimized.bench.operations import (
     operations,
     override_launch_options,
 )
-from reference._validation.contract import trusted
+from reference.contract.enforce import trusted
 
 
 class Failed(Exception):

@@ -16,7 +16,7 @@ from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
 from optimized._dispatch import tensors
-from reference._validation.contract import trusted
+from reference.contract.enforce import trusted
 
 
 class Launch(NamedTuple):

@@ -16,8 +16,8 @@ from torch import Tensor
 from optimized import vector
 from optimized._dispatch import gradient_fallback
 from optimized.kernels._numerics import is_row_broadcast, padded
-from reference._validation.contract import may_read_values
-from reference._validation.preconditions import AXES
+from reference.contract.enforce import may_read_values
+from reference.contract.preconditions import AXES
 from reference.retain import kept_count, pooled, require_budget_covers_protected
 
 BLOCK = 4096

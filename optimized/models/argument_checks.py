@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache, DynamicCache
 
 from optimized import DecodingConfig, HexConfig, HubSettings, Scored
-from reference._validation import checks
-from reference._validation.contract import compiled, shown
-from reference._validation.types import Finite, Positive, Scope
+from reference.contract import checks
+from reference.contract.enforce import compiled, shown
+from reference.contract.types import Finite, Positive, Scope
 from reference.refinement import require_finite_scores
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)

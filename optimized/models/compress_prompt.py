@@ -40,9 +40,9 @@ from optimized.models.systems import (
 )
 from optimized.readings import READINGS
 from optimized.vector.scorers._padding import protected_ends
-from reference._validation.checks import must_be
-from reference._validation.contract import shown
-from reference._validation.types import Positive
+from reference.contract.checks import must_be
+from reference.contract.enforce import shown
+from reference.contract.types import Positive
 from reference.refinement import Refinement
 
 

@@ -26,8 +26,8 @@ from optimized.models.layer import (
     rows_of_states,
     without_autocast,
 )
-from reference._validation.checks import must_be, shaped
-from reference._validation.contract import trusted
+from reference.contract.checks import must_be, shaped
+from reference.contract.enforce import trusted
 
 # A function that a layer calls after each call of the model, with queries, keys, values, mask and
 # hidden states. Queries and hidden states are those of the new tokens, the rest of all tokens.

@@ -16,7 +16,7 @@ from optimized.models.layer import AttendingCache, AttendingLayer, key_heads_and
 from optimized.models.prefill import Prefilled
 from optimized.models.quantized import RestoringLayer
 from optimized.vector.hex import decode_step as laid
-from reference._validation.contract import compile_contract
+from reference.contract.enforce import compile_contract
 from reference.hex.cache import buffer_space
 
 checked = compile_contract(unwrap(optimized.hex_decode))

@@ -20,7 +20,7 @@ from transformers.cache_utils import (
 import optimized
 from optimized.models import argument_checks as checks
 from optimized.models.attention import CallAwareCache, MarkedMaskOffset, Softmax, UnsupportedMask
-from reference._validation.contract import trusted
+from reference.contract.enforce import trusted
 
 
 def without_autocast(x: Tensor) -> AbstractContextManager[Any]:

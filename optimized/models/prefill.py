@@ -16,8 +16,8 @@ from optimized.models.attach import require_attachment
 from optimized.models.attention import attentions, decoder_of, unrotated_queries
 from optimized.models.eviction_cache import EvictionCache, EvictionLayer, Observer
 from optimized.models.layer import AttendingCache, Digest
-from reference._validation.checks import must_be
-from reference._validation.types import Positive
+from reference.contract.checks import must_be
+from reference.contract.types import Positive
 
 
 class Step(NamedTuple):

@@ -17,8 +17,8 @@ from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.eviction_cache import EvictionCache
 from optimized.models.prefill import Prefilled, Step
 from optimized.vector.scorers._padding import protected_ends
-from reference._validation.checks import must_be
-from reference._validation.types import Positive, Scope, Whole
+from reference.contract.checks import must_be
+from reference.contract.types import Positive, Scope, Whole
 
 
 class Scores(NamedTuple):

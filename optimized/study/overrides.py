@@ -10,9 +10,9 @@ import optimized
 from optimized.models.argument_checks import did_you_mean, require_known_name
 from optimized.models.scorers import SCORERS
 from optimized.models.systems import REFINEMENTS, System, default_refinement
-from reference._validation.contract import compiled
-from reference._validation.contract_docstrings import admits
-from reference._validation.types import choices_of, members
+from reference.contract.docstrings import admits
+from reference.contract.enforce import compiled
+from reference.contract.types import choices_of, members
 
 Changes = tuple[tuple[str, str, Any], ...]
 """Changed settings: the part of a system, the setting, its value."""

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from reference._validation.contract import has_memory
+from reference.contract.enforce import has_memory
 
 
 def on_cpu(x: Tensor) -> bool:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 import reference
 from optimized._rebind import rebind
-from reference._validation.contract import has_memory
+from reference.contract.enforce import has_memory
 from reference.precision import widest
 
 # most weights at a time, but at least those of one key head: 2 MiB in float32

@@ -14,8 +14,8 @@ from optimized.vector.graphkv.graph import EDGES
 from optimized.vector.hex.cache import hex_store
 from optimized.vector.refinement import refine
 from optimized.vector.retain import kept_count, retain
-from reference._validation.preconditions import AXES
 from reference.compress import select_for_hex as reference_select_for_hex
+from reference.contract.preconditions import AXES
 from reference.graphkv.refine import GraphSettings
 from reference.hubkv.refine import HubSettings
 from reference.precision import widen

@@ -8,8 +8,8 @@ from optimized._rebind import rebind
 from optimized.vector.compress import Rows, best, rank_padding_last, refine_rows
 from optimized.vector.evict import evict
 from reference import decoding_compression
-from reference._validation.preconditions import AXES
 from reference.compress import vectors_compared
+from reference.contract.preconditions import AXES
 from reference.decoding_compression import DecodingConfig, DecodingView, scatter_to_positions
 from reference.graphkv.refine import GraphSettings
 from reference.hubkv.refine import at_ends

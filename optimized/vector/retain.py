@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from optimized.vector._by_numpy import array, on_cpu, places
-from reference._validation.contract import INTEGERS, any_true, may_branch_on_values
+from reference.contract.enforce import INTEGERS, any_true, may_branch_on_values
 from reference.precision import widen
 from reference.retain import kept_count, pooled, require_budget_covers_protected, unpooled
 

@@ -3,10 +3,10 @@
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference._validation.contract import requires
-from reference._validation.preconditions import budget_fits_pools, left_padded
-from reference._validation.types import Ratio, Whole
 from reference.compress import compress, of_one_dtype, select, storable
+from reference.contract.enforce import requires
+from reference.contract.preconditions import budget_fits_pools, left_padded
+from reference.contract.types import Ratio, Whole
 from reference.evict import DenseCache, RaggedCache
 from reference.graphkv.graph import neighbour_count
 from reference.graphkv.refine import GraphSettings

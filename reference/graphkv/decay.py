@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference._validation import checks
-from reference._validation.types import Finite, Importance, Share, Whole
+from reference.contract import checks
+from reference.contract.types import Finite, Importance, Share, Whole
 from reference.precision import widen
 
 Rule = Literal["product", "sequential", "sum"]

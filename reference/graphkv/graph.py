@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference._validation.contract import may_read_values, requires
-from reference._validation.preconditions import indexing, multiple, nonnegative_at_most
-from reference._validation.types import Finite, Share, Whole
+from reference.contract.enforce import may_read_values, requires
+from reference.contract.preconditions import indexing, multiple, nonnegative_at_most
+from reference.contract.types import Finite, Share, Whole
 from reference.precision import widen
 
 Kind = Literal["kk", "qk", "qq", "kv", "vv"]

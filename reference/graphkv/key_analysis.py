@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from reference._validation.contract import requires
-from reference._validation.types import Finite, Positive, Whole
+from reference.contract.enforce import requires
+from reference.contract.types import Finite, Positive, Whole
 from reference.graphkv.graph import edges
 
 

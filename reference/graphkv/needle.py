@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from reference._validation import checks
-from reference._validation.contract import requires
-from reference._validation.types import Ratio, Whole
+from reference.contract import checks
+from reference.contract.enforce import requires
+from reference.contract.types import Ratio, Whole
 
 
 def room_for_needle(length: int, tokens: int, hidden: int) -> None:

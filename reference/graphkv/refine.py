@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference._validation import checks
-from reference._validation.contract import may_read_values, requires
-from reference._validation.preconditions import covers
-from reference._validation.types import Finite, Importance, Share, Whole
+from reference.contract import checks
+from reference.contract.enforce import may_read_values, requires
+from reference.contract.preconditions import covers
+from reference.contract.types import Finite, Importance, Share, Whole
 from reference.graphkv.decay import Rule, banish, decay, enhance
 from reference.graphkv.graph import (
     Kind,

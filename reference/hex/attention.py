@@ -7,11 +7,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference._validation import checks
-from reference._validation.contract import requires
-from reference._validation.preconditions import aligned, grouped, left_padded
-from reference._validation.types import Finite, FiniteAbove0
 from reference.attention import attention, attention_weights
+from reference.contract import checks
+from reference.contract.enforce import requires
+from reference.contract.preconditions import aligned, grouped, left_padded
+from reference.contract.types import Finite, FiniteAbove0
 from reference.hex.cache import HexCache, read_unrounded
 from reference.precision import widest
 

@@ -7,14 +7,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference._validation.contract import requires
-from reference._validation.preconditions import (
+from reference.contract.enforce import requires
+from reference.contract.preconditions import (
     dtype_of_cache,
     grouped,
     keys_have_heads_and_channels,
     same_dtype,
 )
-from reference._validation.types import Finite
+from reference.contract.types import Finite
 from reference.hex.compress import HexBlock, hex_compress, hex_mask, hex_reconstruct, restored
 from reference.hex.expander import static_mask
 from reference.hex.heavy_hitters import attention_mass, h2o_mask

@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Bool, Float, Int32
 from torch import Tensor
 
-from reference._validation import checks
-from reference._validation.contract import may_read_values, requires
-from reference._validation.preconditions import divides, keys_have_heads_and_channels, same_dtype
-from reference._validation.types import Bits, Finite, Positive, Scales, ValueGroup
+from reference.contract import checks
+from reference.contract.enforce import may_read_values, requires
+from reference.contract.preconditions import divides, keys_have_heads_and_channels, same_dtype
+from reference.contract.types import Bits, Finite, Positive, Scales, ValueGroup
 from reference.hex.kcvt import code, dequantise, group_values, transposed, ungroup_values
 from reference.hex.packing import pack_bits, unpack_bits
 from reference.precision import widest

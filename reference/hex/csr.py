@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from reference._validation.contract import may_read_values, requires
-from reference._validation.preconditions import indexing
-from reference._validation.types import Whole
+from reference.contract.enforce import may_read_values, requires
+from reference.contract.preconditions import indexing
+from reference.contract.types import Whole
 
 
 class CSR(NamedTuple):

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference._validation.contract import requires
-from reference._validation.preconditions import dtype_of_cache, grouped, same_dtype
-from reference._validation.types import Finite
+from reference.contract.enforce import requires
+from reference.contract.preconditions import dtype_of_cache, grouped, same_dtype
+from reference.contract.types import Finite
 from reference.hex.attention import hex_attention
 from reference.hex.cache import HexCache, add_tokens, buffer_space, hex_append
 

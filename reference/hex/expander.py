@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from reference._validation.contract import requires
-from reference._validation.preconditions import multiple_of
-from reference._validation.types import Positive, Ratio, Seed, Whole
+from reference.contract.enforce import requires
+from reference.contract.preconditions import multiple_of
+from reference.contract.types import Positive, Ratio, Seed, Whole
 from reference.hex.presets import HexConfig
 from reference.hex.random_biregular import (
     biadjacency,

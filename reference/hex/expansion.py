@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from reference._validation import checks
-from reference._validation.contract import any_true, may_read_values, requires
+from reference.contract import checks
+from reference.contract.enforce import any_true, may_read_values, requires
 
 
 def symmetric(adjacency: Tensor) -> None:

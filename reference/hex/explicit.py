@@ -9,7 +9,7 @@ from annotated_types import Ge
 from jaxtyping import Bool
 from torch import Tensor
 
-from reference._validation.contract import requires
+from reference.contract.enforce import requires
 
 Matrix = tuple[int, int, int, int]
 FromFive = Annotated[int, Ge(5)]

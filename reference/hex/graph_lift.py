@@ -5,9 +5,9 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from reference._validation.contract import may_read_values, requires
-from reference._validation.preconditions import permuting
-from reference._validation.types import Positive, Seed
+from reference.contract.enforce import may_read_values, requires
+from reference.contract.preconditions import permuting
+from reference.contract.types import Positive, Seed
 from reference.hex.expander import DRAWS, Expander
 from reference.hex.spectrum import ROUNDING, is_ramanujan, ramanujan_bound
 

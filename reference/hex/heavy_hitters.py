@@ -6,17 +6,17 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference._validation import checks
-from reference._validation.contract import requires
-from reference._validation.preconditions import (
+from reference.attention import attention_weights, known_of
+from reference.contract import checks
+from reference.contract.enforce import requires
+from reference.contract.preconditions import (
     aligned,
     finite_log_sum_exp,
     grouped,
     nonnegative_at_most,
     wide,
 )
-from reference._validation.types import Finite, Ratio, Whole
-from reference.attention import attention_weights, known_of
+from reference.contract.types import Finite, Ratio, Whole
 from reference.precision import widest
 
 

@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
-from reference._validation.contract import ends, may_read_values, requires
-from reference._validation.preconditions import keys_have_heads_and_channels, same_dtype
-from reference._validation.types import Bits, Finite, Scales, ValueGroup
+from reference.contract.enforce import ends, may_read_values, requires
+from reference.contract.preconditions import keys_have_heads_and_channels, same_dtype
+from reference.contract.types import Bits, Finite, Scales, ValueGroup
 from reference.precision import widen
 
 

@@ -19,9 +19,9 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from reference._validation import checks
-from reference._validation.contract import compile_contract
-from reference._validation.types import Whole
+from reference.contract import checks
+from reference.contract.enforce import compile_contract
+from reference.contract.types import Whole
 from reference.hex.expander import biregular_degrees, expander_mask
 from reference.hex.spectrum import is_ramanujan
 

@@ -4,10 +4,10 @@ import torch
 from jaxtyping import Int32, UInt8
 from torch import Tensor
 
-from reference._validation import checks
-from reference._validation.contract import requires
-from reference._validation.preconditions import indexing
-from reference._validation.types import Bits, Whole
+from reference.contract import checks
+from reference.contract.enforce import requires
+from reference.contract.preconditions import indexing
+from reference.contract.types import Bits, Whole
 
 
 def narrow_enough(codes: Tensor, bits: int) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, NamedTuple
 
-from reference._validation.types import (
+from reference.contract.types import (
     Bits,
     Mode,
     OneOf,

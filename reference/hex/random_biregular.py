@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from reference._validation.contract import requires
-from reference._validation.preconditions import indexing, nonnegative_at_most
-from reference._validation.types import Positive, Seed, Whole
+from reference.contract.enforce import requires
+from reference.contract.preconditions import indexing, nonnegative_at_most
+from reference.contract.types import Positive, Seed, Whole
 
 ROUNDS = 1000
 

@@ -7,15 +7,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference._validation.contract import requires
-from reference._validation.preconditions import (
+from reference.attention import attention_error
+from reference.contract.enforce import requires
+from reference.contract.preconditions import (
     grouped,
     keys_have_heads_and_channels,
     nonnegative_at_most,
     same_dtype,
 )
-from reference._validation.types import Finite, Whole
-from reference.attention import attention_error
+from reference.contract.types import Finite, Whole
 from reference.hex.cache import hex_append, hex_prefill, hex_read
 from reference.hex.presets import HexConfig
 from reference.hex.size import hex_bytes

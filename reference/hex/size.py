@@ -7,8 +7,8 @@ from typing import Annotated, Any, NamedTuple
 
 import torch
 
-from reference._validation.contract import requires
-from reference._validation.types import OneOf, Positive, Whole
+from reference.contract.enforce import requires
+from reference.contract.types import OneOf, Positive, Whole
 from reference.hex.cache import HexCache, carried_tokens, compressible_length
 from reference.hex.kcvt import scale_dtype
 from reference.hex.packing import word_count

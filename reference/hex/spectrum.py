@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from reference._validation.types import Positive
+from reference.contract.types import Positive
 
 ROUNDING = 1 + 2**-40
 """Graphs may lie on the bound itself: rounding must not push them over it."""

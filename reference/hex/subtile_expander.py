@@ -8,9 +8,9 @@ from annotated_types import Ge, Interval, Predicate
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from reference._validation.contract import ends, may_read_values, requires
-from reference._validation.preconditions import divides, multiple_of, permuting
-from reference._validation.types import Positive, Seed, Whole
+from reference.contract.enforce import ends, may_read_values, requires
+from reference.contract.preconditions import divides, multiple_of, permuting
+from reference.contract.types import Positive, Seed, Whole
 from reference.hex.expander import DRAWS
 from reference.hex.spectrum import is_ramanujan
 

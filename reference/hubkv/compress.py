@@ -6,9 +6,6 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference._validation.contract import requires
-from reference._validation.preconditions import AXES, left_padded
-from reference._validation.types import Ratio, Scope, Whole
 from reference.compress import (
     compress,
     fits_pools,
@@ -19,6 +16,9 @@ from reference.compress import (
     storable,
     unpadded_row_indices,
 )
+from reference.contract.enforce import requires
+from reference.contract.preconditions import AXES, left_padded
+from reference.contract.types import Ratio, Scope, Whole
 from reference.evict import DenseCache, RaggedCache
 from reference.hex.cache import HexCache
 from reference.hex.presets import HexConfig

@@ -4,9 +4,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference._validation.contract import may_read_values, requires
-from reference._validation.preconditions import nonnegative_at_most
-from reference._validation.types import Importance, Whole
+from reference.contract.enforce import may_read_values, requires
+from reference.contract.preconditions import nonnegative_at_most
+from reference.contract.types import Importance, Whole
 from reference.precision import widen
 
 

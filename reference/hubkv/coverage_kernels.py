@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference._validation.types import Above0, Whole
+from reference.contract.types import Above0, Whole
 
 
 def window_kernel(

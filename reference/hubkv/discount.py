@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference._validation.types import Finite, Importance, OpenFraction, Whole
+from reference.contract.types import Finite, Importance, OpenFraction, Whole
 
 
 def hub_mask(

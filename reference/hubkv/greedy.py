@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from reference._validation.contract import requires
-from reference._validation.preconditions import affordable
-from reference._validation.types import Importance, Whole
+from reference.contract.enforce import requires
+from reference.contract.preconditions import affordable
+from reference.contract.types import Importance, Whole
 from reference.precision import widen
 
 

@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from reference._validation.contract import may_read_values, requires
-from reference._validation.preconditions import affordable, covers
-from reference._validation.types import Importance, NonNegative, Whole
+from reference.contract.enforce import may_read_values, requires
+from reference.contract.preconditions import affordable, covers
+from reference.contract.types import Importance, NonNegative, Whole
 from reference.hubkv.head_calibration import selectivity
 
 

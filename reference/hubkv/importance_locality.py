@@ -4,10 +4,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference._validation import checks
-from reference._validation.contract import requires
-from reference._validation.preconditions import nonnegative_at_most
-from reference._validation.types import Finite, Importance, Whole
+from reference.contract import checks
+from reference.contract.enforce import requires
+from reference.contract.preconditions import nonnegative_at_most
+from reference.contract.types import Finite, Importance, Whole
 from reference.hubkv.refine import protected_mask
 from reference.precision import widen
 

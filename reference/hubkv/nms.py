@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference._validation.types import Importance, Ratio, Whole
+from reference.contract.types import Importance, Ratio, Whole
 from reference.hubkv.discount import hub_mask
 
 

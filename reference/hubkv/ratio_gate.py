@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from reference._validation.types import Above0, Finite, Ratio
+from reference.contract.types import Above0, Finite, Ratio
 from reference.precision import widen
 
 

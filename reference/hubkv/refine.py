@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference._validation.contract import requires
-from reference._validation.types import (
+from reference.contract.enforce import requires
+from reference.contract.types import (
     Above0,
     Finite,
     FiniteAbove0,

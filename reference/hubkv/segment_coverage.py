@@ -5,9 +5,9 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from reference._validation.contract import requires
-from reference._validation.preconditions import indexing, nonnegative_at_most
-from reference._validation.types import Positive, Seed, Whole, Wholes
+from reference.contract.enforce import requires
+from reference.contract.preconditions import indexing, nonnegative_at_most
+from reference.contract.types import Positive, Seed, Whole, Wholes
 
 
 def inside(order: Tensor, tokens: int) -> None:

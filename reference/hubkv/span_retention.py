@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference._validation import checks
-from reference._validation.contract import requires
+from reference.contract import checks
+from reference.contract.enforce import requires
 
 
 class ChainDiagnostic(NamedTuple):

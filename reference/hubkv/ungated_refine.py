@@ -3,8 +3,8 @@
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference._validation.contract import requires
-from reference._validation.types import (
+from reference.contract.enforce import requires
+from reference.contract.types import (
     FiniteAbove0,
     FiniteNonNegative,
     Importance,

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float, Int, Int32
 from torch import Tensor
 
-from reference._validation.contract import requires
-from reference._validation.preconditions import has_heads_and_channels
-from reference._validation.types import Bits, Finite, Ratio, Scales, Seed, Whole
+from reference.contract.enforce import requires
+from reference.contract.preconditions import has_heads_and_channels
+from reference.contract.types import Bits, Finite, Ratio, Scales, Seed, Whole
 from reference.hex.kcvt import (
     Quantised,
     code,

@@ -6,13 +6,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference._validation.contract import requires
-from reference._validation.preconditions import (
+from reference.contract.enforce import requires
+from reference.contract.preconditions import (
     dtype_of_cache,
     keys_have_heads_and_channels,
     same_dtype,
 )
-from reference._validation.types import Bits, Finite, Positive, Ratio, Scales, Seed, Whole
+from reference.contract.types import Bits, Finite, Positive, Ratio, Scales, Seed, Whole
 from reference.quantizers.gear import GearBlock, compress_side, gear_reconstruct
 
 

@@ -6,15 +6,15 @@ import torch
 from jaxtyping import Float, Int32
 from torch import Tensor
 
-from reference._validation.contract import requires
-from reference._validation.preconditions import (
+from reference.contract.enforce import requires
+from reference.contract.preconditions import (
     divides,
     dtype_of_cache,
     keys_have_heads_and_channels,
     multiple_of,
     same_dtype,
 )
-from reference._validation.types import Bits, Finite, Positive, Scales
+from reference.contract.types import Bits, Finite, Positive, Scales
 from reference.hex.kcvt import code, dequantise, scale_dtype, transposed
 from reference.hex.packing import pack_bits, unpack_bits, word_count
 

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference._validation.types import Finite, Positive, Seed, Whole
+from reference.contract.types import Finite, Positive, Seed, Whole
 from reference.precision import widen
 
 

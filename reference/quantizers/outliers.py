@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from reference._validation.types import Finite, Ratio
+from reference.contract.types import Finite, Ratio
 
 
 def outlier_mask(

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from annotated_types import Ge, Predicate
 
-from reference._validation.contract import requires
-from reference._validation.types import Bits, Positive, Whole
+from reference.contract.enforce import requires
+from reference.contract.types import Bits, Positive, Whole
 from reference.hex.size import PROMPTS, PaperSize, check_some_prompts, mean_percent
 from reference.quantizers.size import QuantizerBytes, gear_size, kivi_size
 

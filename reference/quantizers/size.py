@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import torch
 
-from reference._validation.contract import requires
-from reference._validation.types import Bits, Positive, Ratio, Whole
+from reference.contract.enforce import requires
+from reference.contract.types import Bits, Positive, Ratio, Whole
 from reference.hex.kcvt import scale_dtype
 from reference.hex.packing import word_count
 from reference.hex.size import CacheDtype

@@ -7,17 +7,17 @@ from annotated_types import Ge
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference._validation import checks
-from reference._validation.contract import requires
-from reference._validation.preconditions import (
+from reference.attention import attention_weights
+from reference.contract import checks
+from reference.contract.enforce import requires
+from reference.contract.preconditions import (
     aligned,
     grouped,
     left_padded,
     queries_cover_window,
     wide,
 )
-from reference._validation.types import Finite, FiniteAbove0, FiniteNonNegative, Odd
-from reference.attention import attention_weights
+from reference.contract.types import Finite, FiniteAbove0, FiniteNonNegative, Odd
 from reference.precision import widest
 from reference.scorers._padding import row_starts, valid_or_all
 from reference.scorers.scored import Scored

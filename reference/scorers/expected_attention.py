@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from reference._validation.contract import requires
-from reference._validation.preconditions import left_padded, multiple, wide
-from reference._validation.types import Finite, FiniteNonNegative, Whole
+from reference.contract.enforce import requires
+from reference.contract.preconditions import left_padded, multiple, wide
+from reference.contract.types import Finite, FiniteNonNegative, Whole
 from reference.precision import widest
 from reference.scorers._padding import row_starts, valid_or_all
 from reference.scorers.query_statistics import QueryStatistics

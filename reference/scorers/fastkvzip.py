@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference._validation import checks
-from reference._validation.contract import requires
-from reference._validation.preconditions import left_padded
-from reference._validation.types import Finite, FiniteAbove0, Shares, Whole
+from reference.contract import checks
+from reference.contract.enforce import requires
+from reference.contract.preconditions import left_padded
+from reference.contract.types import Finite, FiniteAbove0, Shares, Whole
 from reference.precision import widest
 from reference.scorers._padding import protected_ends, valid_or_all
 from reference.scorers.scored import Scored

@@ -8,10 +8,10 @@ from annotated_types import Interval
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from reference._validation import checks
-from reference._validation.contract import requires
-from reference._validation.preconditions import left_padded
-from reference._validation.types import (
+from reference.contract import checks
+from reference.contract.enforce import requires
+from reference.contract.preconditions import left_padded
+from reference.contract.types import (
     Finite,
     FiniteAbove0,
     FiniteNonNegative,

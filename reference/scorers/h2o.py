@@ -4,8 +4,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference._validation.contract import requires
-from reference._validation.preconditions import (
+from reference.attention import attention_weights, known_of
+from reference.contract.enforce import requires
+from reference.contract.preconditions import (
     aligned,
     finite_log_sum_exp,
     grouped,
@@ -13,8 +14,7 @@ from reference._validation.preconditions import (
     nonnegative_at_most,
     wide,
 )
-from reference._validation.types import Finite, Importance, Whole
-from reference.attention import attention_weights, known_of
+from reference.contract.types import Finite, Importance, Whole
 from reference.hex.heavy_hitters import recent_mask
 from reference.precision import widen, widest
 from reference.scorers._padding import row_starts, valid_or_all

@@ -4,9 +4,9 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from reference._validation.contract import requires
-from reference._validation.preconditions import left_padded
-from reference._validation.types import Finite
+from reference.contract.enforce import requires
+from reference.contract.preconditions import left_padded
+from reference.contract.types import Finite
 from reference.precision import widen
 from reference.scorers._padding import valid_or_all
 from reference.scorers.scored import Scored

@@ -4,10 +4,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference._validation.contract import may_read_values, requires
-from reference._validation.preconditions import false_on_the_left, grouped, left_padded, wide
-from reference._validation.types import Finite, Importance, Positive, Whole
 from reference.attention import attention_weights
+from reference.contract.enforce import may_read_values, requires
+from reference.contract.preconditions import false_on_the_left, grouped, left_padded, wide
+from reference.contract.types import Finite, Importance, Positive, Whole
 from reference.precision import widen, widest
 from reference.scorers._padding import protected_ends, row_starts, valid_or_all
 from reference.scorers.scored import Scored

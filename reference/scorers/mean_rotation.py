@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference._validation.types import Finite, Positive, Whole, Wholes
+from reference.contract.types import Finite, Positive, Whole, Wholes
 from reference.precision import widen
 
 

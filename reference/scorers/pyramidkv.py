@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from reference._validation.contract import requires
-from reference._validation.preconditions import windowed
-from reference._validation.types import Positive, Whole, Wholes
+from reference.contract.enforce import requires
+from reference.contract.preconditions import windowed
+from reference.contract.types import Positive, Whole, Wholes
 
 
 @requires(windowed)

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from reference._validation.contract import may_read_values, requires
-from reference._validation.preconditions import left_padded
-from reference._validation.types import Finite, Whole
+from reference.contract.enforce import may_read_values, requires
+from reference.contract.preconditions import left_padded
+from reference.contract.types import Finite, Whole
 from reference.precision import widen, widest
 from reference.scorers._padding import row_starts, valid_or_all
 

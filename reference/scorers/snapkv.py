@@ -6,8 +6,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference._validation.contract import requires
-from reference._validation.preconditions import (
+from reference.attention import attention_weights, known_of
+from reference.contract.enforce import requires
+from reference.contract.preconditions import (
     aligned,
     finite_log_sum_exp,
     grouped,
@@ -15,8 +16,7 @@ from reference._validation.preconditions import (
     queries_cover_window,
     wide,
 )
-from reference._validation.types import Finite, Odd, Positive
-from reference.attention import attention_weights, known_of
+from reference.contract.types import Finite, Odd, Positive
 from reference.precision import widest
 from reference.scorers._padding import row_starts, valid_or_all
 from reference.scorers.scored import Scored

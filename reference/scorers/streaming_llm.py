@@ -3,9 +3,9 @@
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference._validation.contract import requires
-from reference._validation.preconditions import left_padded
-from reference._validation.types import Whole
+from reference.contract.enforce import requires
+from reference.contract.preconditions import left_padded
+from reference.contract.types import Whole
 from reference.precision import widen
 from reference.scorers._padding import valid_or_all
 from reference.scorers.scored import Scored

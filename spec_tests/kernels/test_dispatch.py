@@ -25,7 +25,7 @@ from optimized.bench.operations import moved
 from optimized.hex_packed_layout import PackedCache
 from optimized.kernels.hex.attention import attend_packed
 from reference import GraphSettings, HexConfig, HubSettings, RaggedCache, Scored
-from reference._validation.contract import trusted
+from reference.contract.enforce import trusted
 from spec_tests.accuracy import cast
 from spec_tests.kernels.test_every_kernel import SMALL, WAITS
 

@@ -15,7 +15,7 @@ import reference
 from optimized import kernels, vector
 from optimized.bench.launch_recorder import launched, recorded
 from optimized.bench.operations import moved
-from reference._validation.contract import trusted
+from reference.contract.enforce import trusted
 from spec_tests.accuracy import assert_as_accurate, assert_equal, cast
 from spec_tests.graphkv.refine.strategies import graphkv_refine
 from spec_tests.inputs import INPUTS

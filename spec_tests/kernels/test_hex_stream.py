@@ -19,7 +19,7 @@ from optimized.kernels.hex._sparse_entries import tables
 from optimized.kernels.hex.attention import attend_packed, decode, taken
 from optimized.vector.hex import decode_step as processor
 from optimized.vector.hex.stacked_cache import StackedCache
-from reference._validation.contract import trusted
+from reference.contract.enforce import trusted
 from reference.hex.cache import add_tokens, buffer_space
 from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.hex.cache.strategies import MODES

@@ -17,7 +17,7 @@ from inspect import isfunction
 from typing import Any, NamedTuple
 
 import reference
-from reference._validation.contract import enforce_contract
+from reference.contract.enforce import enforce_contract
 from spec_tests.implementation import TRITON
 from spec_tests.mutants.patched_source import kernel_text, patched_kernels, patched_reference, text
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from hypothesis import strategies as st
 
-from reference._validation.preconditions import AXES
+from reference.contract.preconditions import AXES
 from spec_tests.strategies import Refusal, booleans, heads, importance, tokens
 
 LEADING = {

@@ -150,7 +150,7 @@ def traced(
 
     def start(frame: Any, _: str, __: Any) -> Any:
         file, last = frame.f_code.co_filename, frame.f_lineno
-        if not file.startswith(home) or "_validation" in file:
+        if not file.startswith(home) or "contract" in file:
             return None
 
         def step(frame: Any, event: str, _: Any) -> Any:

@@ -28,7 +28,7 @@ from torch import Tensor
 from optimized import vector
 from optimized._dispatch import gradient_fallback
 from optimized.kernels._numerics import widened
-from reference._validation import checks
+from reference.contract import checks
 from reference.graphkv.graph import group_mean, neighbour_count, source_count, source_tokens
 from reference.precision import widen
 

@@ -8,7 +8,7 @@ from optimized.hex_packed_layout import TILE, PackedCache, Room
 from optimized.kernels.hex.attention import decode, static_tables, taken
 from optimized.kernels.hex.cache import compress_if_full, compress_oldest_block
 from optimized.vector.hex.decode_step import compress_full_buffer
-from reference._validation import checks
+from reference.contract import checks
 from reference.hex.cache import HexCache
 from reference.hex.decode_step import HexDecoded
 

@@ -16,7 +16,7 @@ from optimized._dispatch import gradient_fallback
 from optimized.kernels._attention_common import DTYPES, WIDEST
 from optimized.kernels._numerics import round_to_dtype, widened
 from optimized.vector.hex.compress import hex_mask
-from reference._validation.contract import may_read_values
+from reference.contract.enforce import may_read_values
 from reference.hex.compress import HexBlock
 from reference.hex.kcvt import scale_dtype
 

@@ -25,7 +25,7 @@ from optimized.kernels._attention_common import (
     tile,
 )
 from optimized.kernels._numerics import widened
-from reference._validation import checks
+from reference.contract import checks
 
 BLOCK = 128  # queries of a program in pass one, keys in pass two; half of it for the other
 SPLITS = 64

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from optimized._doubles import doubles_on_cpu
-from reference._validation import checks
+from reference.contract import checks
 from reference.precision import widen
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from optimized.vector._by_numpy import array, on_cpu, places
 from optimized.vector.retain import largest, ranked
-from reference._validation.contract import may_branch_on_values
+from reference.contract.enforce import may_branch_on_values
 from reference.graphkv.graph import group_mean
 from reference.precision import widen
 

@@ -15,7 +15,7 @@ from optimized.vector.graphkv.graph import (
     source_tokens,
     strongest,
 )
-from reference._validation import checks
+from reference.contract import checks
 from reference.graphkv.graph import group_mean, neighbour_count, source_count
 from reference.precision import widen, widest
 

@@ -23,8 +23,8 @@ from optimized.vector.hex.stacked_cache import (
     static_kept_of,
     take_columns,
 )
-from reference._validation import checks
-from reference._validation.contract import has_memory
+from reference.contract import checks
+from reference.contract.enforce import has_memory
 from reference.hex.attention import HexAttention
 from reference.hex.cache import HexCache
 from reference.hex.presets import HexConfig

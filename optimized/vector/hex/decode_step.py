@@ -9,7 +9,7 @@ from torch import Tensor
 from optimized.vector.hex.attention import attend, hex_attention, multiplies_codes, needs_gradients
 from optimized.vector.hex.cache import compress_if_full, compress_oldest_block
 from optimized.vector.hex.stacked_cache import StackedCache
-from reference._validation import checks
+from reference.contract import checks
 from reference.hex.cache import HexCache, add_mass, add_tokens, buffer_space
 from reference.hex.decode_step import HexDecoded
 from reference.precision import widest

@@ -9,8 +9,8 @@ from torch import Tensor
 from optimized.vector.attention import attention_drawn
 from optimized.vector.retain import largest
 from optimized.vector.scorers.h2o import QUERIES
-from reference._validation import checks
 from reference.attention import known_of
+from reference.contract import checks
 from reference.precision import widest
 
 

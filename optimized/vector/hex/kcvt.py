@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from reference._validation.contract import any_true, may_branch_on_values
+from reference.contract.enforce import any_true, may_branch_on_values
 from reference.hex.kcvt import (
     Quantised,
     dequantise,

@@ -6,8 +6,8 @@ from torch import Tensor
 import reference
 from optimized._rebind import rebind
 from optimized.vector.compress import compress, pool_budgets, rows_of, select
-from reference._validation.contract import may_read_values
-from reference._validation.preconditions import AXES
+from reference.contract.enforce import may_read_values
+from reference.contract.preconditions import AXES
 from reference.hex.presets import HexConfig
 from reference.hubkv.compress import tell
 from reference.scorers.scored import Scored

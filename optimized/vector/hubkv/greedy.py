@@ -5,7 +5,7 @@ from torch import Tensor
 
 from optimized._doubles import doubles_on_cpu
 from optimized.vector.hubkv.coverage import gains
-from reference._validation.contract import may_branch_on_values
+from reference.contract.enforce import may_branch_on_values
 from reference.precision import widen
 
 

@@ -8,7 +8,7 @@ from optimized._doubles import doubles_on_cpu
 from optimized.vector._by_numpy import array, on_cpu
 from optimized.vector.hubkv.head_calibration import variation
 from optimized.vector.retain import lowest_kept, sortable
-from reference._validation.contract import may_branch_on_values
+from reference.contract.enforce import may_branch_on_values
 
 
 @doubles_on_cpu

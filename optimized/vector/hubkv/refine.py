@@ -9,7 +9,7 @@ from torch import Tensor
 from optimized.vector._by_numpy import places
 from optimized.vector.hubkv.discount import maxima_before_and_after
 from optimized.vector.hubkv.head_calibration import variation
-from reference._validation.contract import any_true, may_branch_on_values
+from reference.contract.enforce import any_true, may_branch_on_values
 from reference.hubkv.head_calibration import head_weights
 from reference.precision import widen
 

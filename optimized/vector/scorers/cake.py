@@ -8,7 +8,7 @@ from optimized._doubles import doubles_on_cpu
 from optimized.vector.attention import attention_weights, later, masked_weights
 from optimized.vector.scorers._padding import protected_ends
 from reference import Scored
-from reference._validation import checks
+from reference.contract import checks
 from reference.precision import widest
 from reference.scorers._padding import valid_or_all
 

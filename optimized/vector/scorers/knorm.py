@@ -6,7 +6,7 @@ from torch import Tensor
 from optimized._dispatch import checks_values_of
 from optimized.vector._by_numpy import on_cpu
 from reference import Scored
-from reference._validation.checks import finite_unless_its
+from reference.contract.checks import finite_unless_its
 from reference.precision import widen
 
 # Keys of a block: their one copy in float32 stays in a cache of the processor.

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import reference
 from reference import HexConfig
-from reference._validation.types import Mode
+from reference.contract.types import Mode
 from spec_tests.from_signature import draw_choices
 from spec_tests.hex.kcvt.strategies import scale_beyond_float16, widths
 from spec_tests.strategies import Refusal, needs_expander_mask

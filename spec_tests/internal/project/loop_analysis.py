@@ -124,7 +124,7 @@ def reached(function: FunctionType) -> Iterator[FunctionType]:
 
 def of_a_body(module: str) -> bool:
     """Whether a module is of the reference or the fast layers, and not of the validation."""
-    if module.startswith("reference._validation"):
+    if module.startswith("reference.contract"):
         return False
     return module.partition(".")[0] in ("reference", "optimized")
 

@@ -21,7 +21,8 @@ FILES = [
     path.relative_to(REFERENCE).with_suffix("")
     for path in sorted(REFERENCE.rglob("*.py"))
     if path.stem not in NOT_AN_IDEA
-    and not any(part.startswith("_") for part in path.relative_to(REFERENCE).parts)
+    and path.parent.name != "contract"
+    and not path.name.startswith("_")
 ]
 SHOWN = re.compile(r"^::: reference\.([\w.]+)$", re.MULTILINE)
 ERRATUM = re.compile(r"\bE-[A-Z]\d+\b")

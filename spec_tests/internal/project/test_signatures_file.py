@@ -18,7 +18,7 @@ import torch
 
 import reference
 from optimized import distributed
-from reference._validation.contract_docstrings import admits
+from reference.contract.docstrings import admits
 from spec_tests.index import ROOT
 
 GOLDEN = Path(__file__).parent / "signatures.txt"

@@ -14,8 +14,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import optimized
 import reference
 from optimized import trusted
-from reference._validation.contract import enforce_contract
-from reference._validation.types import Ratio
+from reference.contract.enforce import enforce_contract
+from reference.contract.types import Ratio
 from spec_tests.accuracy import assert_equal
 from spec_tests.inputs import GOOD
 from spec_tests.report.calls import mapped, tensors

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from reference._validation import checks
-from reference._validation.contract import any_true, ends, may_read_values
+from reference.contract import checks
+from reference.contract.enforce import any_true, ends, may_read_values
 
 AXES = {"head": 1, "layer": 2, "model": 3}
 """Number of last axes that share a budget; "model" also includes the first axis."""

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from reference._validation.contract import any_true, choice, compiled, ends, may_read_values, shown
-from reference._validation.types import Finite
+from reference.contract.enforce import any_true, choice, compiled, ends, may_read_values, shown
+from reference.contract.types import Finite
 
 
 def must_be(name: str, value: object, annotation: Any) -> None:

@@ -33,7 +33,7 @@ import torch
 from annotated_types import Predicate
 from torch import Tensor
 
-from reference._validation.types import BoundsTest, choices_of, split_annotation
+from reference.contract.types import BoundsTest, choices_of, split_annotation
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -10,8 +10,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 import torch
 from annotated_types import Predicate
 
-from reference._validation.contract import FLAG, NUMBERS, SEVERAL, tensor_kind
-from reference._validation.types import BoundsTest, choices_of, members
+from reference.contract.enforce import FLAG, NUMBERS, SEVERAL, tensor_kind
+from reference.contract.types import BoundsTest, choices_of, members
 
 WIDTH = 92
 TYPE_RULES = {"same_dtype", "dtype_of_cache", "of_one_dtype", "joining", "tensor_holding"}
