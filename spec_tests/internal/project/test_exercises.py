@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from doctest import DocTestParser, DocTestRunner
@@ -37,21 +38,6 @@ SOLUTIONS = {
     for name, value in vars(module_of(paper)).items()
     if name in puzzles.exercises and isfunction(value)
 }
-RUN = """
-import sys
-from pathlib import Path
-from spec_tests.exercises import mark_file
-sys.exit(mark_file(Path("puzzles.py"), *sys.argv[1:]))
-"""
-
-
-def filled(folder):
-    """Write the puzzles into a folder, with a solution of each."""
-    text = (FOLDER / "puzzles.py").read_text()
-    for name, paper in SOLUTIONS.items():
-        (folder / f"solved_{paper}.py").write_text((FOLDER / f"{paper}.py").read_text())
-        text += f"from solved_{paper} import {name}\n"
-    (folder / "puzzles.py").write_text(text)
 
 
 def run(*words, folder):
@@ -91,8 +77,8 @@ def test_the_notebook_is_the_module_s(tmp_path):
     made = json.loads((FOLDER / "puzzles.ipynb").read_text())
     assert made == notebook.notebook(), "run python docs/puzzles/notebook.py"
     text = ["".join(cell["source"]) for cell in made["cells"] if cell["cell_type"] == "code"]
-    filled(tmp_path)
-    solved = "from solved_hubkv import gate\nmark(gate)\n"
+    shutil.copy(FOLDER / "hubkv.py", tmp_path / "solved.py")
+    solved = "from solved import gate\nmark(gate)\n"
     (tmp_path / "cells.py").write_text("\n\n".join([*text, solved]))
     status, said = run("cells.py", folder=tmp_path)
     assert status == 0
@@ -105,13 +91,6 @@ def test_the_file_of_a_paper_passes(paper):
     few = "--level", "edges", "--examples", "2"
     status, said = run("-m", "spec_tests", paper, *few, folder=FOLDER)
     assert status == 0, said
-
-
-def test_every_puzzle_can_be_solved(tmp_path):
-    filled(tmp_path)
-    status, said = run("-c", RUN, "-k", "vector or share", folder=tmp_path)
-    assert status == 0
-    assert said.endswith("\n16 of 16 solved\n")
 
 
 def test_the_page_shows_the_first_puzzle_and_what_is_said_of_a_mistake(tmp_path):
