@@ -67,7 +67,7 @@ def hubkv(walk, gamma=0.5, radius=2, ratio=0.75):
 
 def graphkv(walk, count=2, rounds=1, strength=1.0, keep=5, spare_sources=False):
     """Scores, and what is kept and read, at some settings of GraphKV."""
-    how = dict(rounds=rounds, strength=strength, spare_sources=spare_sources)
+    how: dict[str, Any] = dict(rounds=rounds, strength=strength, spare_sources=spare_sources)
     x = walk.scores, walk.keys, keep, count, walk.protected
     refined = kv.graphkv_refine(*x, **how)
     layer, spared = walk.scores.mean(0), walk.protected[0]
