@@ -71,6 +71,10 @@ def signed_sixteenths(draw, *shape):
     return torch.randint(-16, 17, shape, generator=generator) / 16
 
 
+signed_numbers = st.sampled_from([signed_sixteenths, gaussian_tensor])
+"""Strategies for tensors of either sign: exact in any order of operations, or Gaussian."""
+
+
 @st.composite
 def booleans(draw, *shape):
     """Draw a mask of `shape`."""
@@ -89,6 +93,22 @@ heads = st.sampled_from([(), (3,), (2, 2), (1,), (), (3,), (2, 2), (0, 2)])
 """Shapes before the token axis: no heads, one, several, a batch of heads, an empty batch.
 
 The empty batch is the rarest, since it tests the least."""
+
+rows = st.tuples(heads, tokens).map(lambda x: (*x[0], x[1]))
+"""Shapes of scores."""
+
+
+def mask_or_none(*shape):
+    """Return a strategy for a mask of `shape`, or None."""
+    return st.none() | booleans(*shape)
+
+
+@st.composite
+def of_one_shape(draw, shapes=rows, **arguments):
+    """Draw arguments by name, each from a strategy, or from a function of one shape for all."""
+    shape = draw(shapes)
+    given = arguments.items()
+    return {k: draw(x if isinstance(x, st.SearchStrategy) else x(*shape)) for k, x in given}
 
 
 def always(inputs: dict[str, Any]) -> bool:  # noqa: ARG001 of any inputs

@@ -6,7 +6,7 @@ import torch
 from hypothesis import strategies as st
 
 from reference.contract.preconditions import AXES
-from spec_tests.strategies import Refusal, booleans, heads, importance, tokens
+from spec_tests.strategies import Refusal, booleans, importance, of_one_shape
 
 LEADING = {
     "head": [(), (1,), (3,), (2, 2), (0, 2)],
@@ -61,19 +61,10 @@ def retain(draw, scopes=st.sampled_from([*AXES])):  # noqa: B008
     return dict(scores=scores, protected=protected, **budget, scope=scope)
 
 
-@st.composite
-def chosen(draw):
-    """Scores and any mask."""
-    shape = (*draw(heads), draw(tokens))
-    return dict(scores=draw(scores_to_rank(*shape)), kept=draw(booleans(*shape)))
-
-
 INPUTS = dict(
-    kept_count=st.fixed_dictionaries(dict(pool=st.integers(0, 10**6), ratio=ratios | decimals)),
-    ranking=st.tuples(heads, tokens).flatmap(
-        lambda shape: st.fixed_dictionaries(dict(scores=scores_to_rank(*shape[0], shape[1])))
-    ),
-    modular_utility=chosen(),
+    kept_count=dict(pool=st.integers(0, 10**6), ratio=ratios | decimals),
+    ranking=of_one_shape(scores=scores_to_rank),
+    modular_utility=of_one_shape(scores=scores_to_rank, kept=booleans),
 )
 
 scores = torch.tensor([[[0.5, 0.25, 0.75, 0.0], [1.0, 0.5, 0.0, 0.5]]])

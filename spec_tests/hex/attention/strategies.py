@@ -7,20 +7,13 @@ from reference import HexCache
 from spec_tests.attention.strategies import query_refusals
 from spec_tests.hex.cache import strategies
 from spec_tests.hex.cache.strategies import KV_HEADS, WIDTH, caches
+from spec_tests.scorers.attention_inputs import left_padding
 from spec_tests.strategies import Refusal, longer, needs_expander_mask
 
 
 def tokens_of(cache: HexCache) -> int:
     """Return the number of tokens in a cache."""
     return sum(block.dynamic.shape[-1] for block in cache.blocks) + cache.residual_keys.shape[-2]
-
-
-@st.composite
-def padding(draw, shape):
-    """A mask that is false on the left of each row, at most everywhere."""
-    rows = torch.Size(shape[:-1])
-    starts = draw(st.lists(st.integers(0, shape[-1]), min_size=rows.numel(), max_size=rows.numel()))
-    return torch.arange(shape[-1]) >= torch.tensor(starts).reshape(*rows, 1)
 
 
 @st.composite
@@ -34,7 +27,7 @@ def hex_attention_inputs(draw, cache=caches(), padded=st.booleans()):  # noqa: B
     return dict(
         queries=torch.randn(shape, generator=generator),
         cache=cache,
-        valid=draw(padding((*batch, tokens))) if draw(padded) else None,
+        valid=draw(left_padding(batch, tokens)) if draw(padded) else None,
         causal=causal,
         scale=draw(st.sampled_from([None, None, 0.25, 1.0])),
         mass=draw(st.booleans()),

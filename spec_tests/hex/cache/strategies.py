@@ -102,8 +102,8 @@ def half_precision_cache(width, half, mode="append"):
 INPUTS = dict(
     hex_prefill=prefill(),
     hex_append=append(),
-    hex_recompress=st.fixed_dictionaries(dict(cache=caches(("full", "oracle")))),
-    hex_read=st.fixed_dictionaries(dict(cache=caches())),
+    hex_recompress=dict(cache=caches(("full", "oracle"))),
+    hex_read=dict(cache=caches()),
 )
 
 DRAWN = dict.fromkeys(
