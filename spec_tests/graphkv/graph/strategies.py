@@ -16,6 +16,7 @@ from spec_tests.strategies import (
     Refusal,
     booleans,
     gaussian_tensor,
+    generators,
     heads,
     importance,
     last_element_replacer,
@@ -34,7 +35,7 @@ thousands = st.sampled_from([0, 1, 999, 1000, 1999, 2000, 8000, 128_000])
 @st.composite
 def lattice(draw, *shape, zero=True):
     """Vectors with 0, 1, 4 or 16 entries of one magnitude, a power of two, and random signs."""
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
+    generator = draw(generators)
     lead, width = shape[:-1], shape[-1]
     sizes = torch.tensor([0] * zero + [s for s in (1, 1, 4, 4, 16, 16) if s <= width])
     size = sizes[torch.randint(len(sizes), lead, generator=generator)]
@@ -47,8 +48,7 @@ def lattice(draw, *shape, zero=True):
 @st.composite
 def picks(draw, count, *lead, size):
     """Positions of `size` different tokens among `count` in any order, for each index of `lead`."""
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
-    return torch.rand((*lead, count), generator=generator).argsort(-1)[..., :size]
+    return torch.rand((*lead, count), generator=draw(generators)).argsort(-1)[..., :size]
 
 
 def up_to(most):
