@@ -6,7 +6,6 @@ import reference
 from spec_tests.variants.registry import register_variant
 
 
-@register_variant("evict")
 def by_boolean_indexing(keys, values, kept):
     """Index with the mask: entries come head by head, in position order."""
     *heads, tokens, width = keys.shape
@@ -21,21 +20,6 @@ def by_boolean_indexing(keys, values, kept):
         values[kept].reshape(*heads, count, width),
         places.reshape(*heads, count),
     )
-
-
-@register_variant("evict")
-def by_gather(keys, values, kept):
-    """Sort the kept positions to the front and gather them; cut unequal heads apart."""
-    counts = kept.sum(-1)
-    most = int(counts.max()) if counts.numel() else 0
-    order = kept.int().argsort(dim=-1, descending=True, stable=True)[..., :most]
-    index = order[..., None].expand(*order.shape, keys.shape[-1])
-    left, read = keys.gather(-2, index), values.gather(-2, index)
-    if bool((counts == most).all()):
-        return reference.DenseCache(left, read, order.clone())
-    real = torch.arange(most) < counts[..., None]
-    ends = torch.cat([counts.new_zeros(1), counts.flatten().cumsum(0)])
-    return reference.RaggedCache(left[real], read[real], order[real], ends)
 
 
 @register_variant("stored_bytes")

@@ -29,21 +29,3 @@ def by_its_name(scored, refinement=None, *, keep, ratio=None, keys=None, values=
     if refinement is None:
         return scores.clone()
     return calls[type(refinement).__name__](**refinement._asdict())
-
-
-@register_variant("refine")
-def suppression_in_runs(
-    scored, refinement=None, *, keep, ratio=None, keys=None, values=None, queries=None
-):
-    """Suppress by comparing each token with its whole window; refine otherwise as above."""
-    if not isinstance(refinement, reference.NmsSettings):
-        vectors = dict(keys=keys, values=values, queries=queries)
-        return by_its_name(scored, refinement, keep=keep, ratio=ratio, **vectors)
-    scores, outside = wide(scored.scores), scored.protected
-    radius, factor = refinement
-    at = torch.arange(scores.shape[-1])
-    near = (at[:, None] - at).abs() <= radius
-    mine, theirs = scores[..., :, None], scores[..., None, :]
-    better = (theirs > mine) | ((theirs == mine) & (at < at[:, None]))
-    beaten = (near & better & ~outside[..., None, :]).any(-1)
-    return torch.where(beaten, factor * scores, scores).masked_fill(outside, 0)

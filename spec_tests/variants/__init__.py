@@ -1,7 +1,9 @@
 """Correct modules, which the suite must pass.
 
-The `variants.py` of each idea holds other correct ways to write its functions. Each module here has
-one variant of each function, and is tested on those: `--impl spec_tests.variants:edges_1 --ours`.
+A function that is written only once, apart from its reference, has another correct writing in the
+`variants.py` of its idea. The others have a body of `optimized`, a function in `docs/js/kv.js` or
+one in the puzzles. `values` and `edges` are the modules of these variants:
+`--impl spec_tests.variants:edges --ours`.
 
 Four more kinds are the reference itself: called through another module, with every operation
 rounded differently, computed in float64, and with other random streams. `python -m
@@ -10,7 +12,6 @@ spec_tests.variants` runs them all.
 
 from spec_tests.inputs import modules
 from spec_tests.variants.registry import (
-    MOST,
     ReferenceWithVariants,
     ReseededReference,
     WrappedReference,
@@ -20,12 +21,7 @@ from spec_tests.variants.registry import (
 )
 
 FILES = modules("**/variants.py")
-COLUMNS = {
-    f"{level}_{place + 1}": ReferenceWithVariants(level, place)
-    for level in ("values", "edges")
-    for place in range(MOST)
-}
-globals().update({name: column for name, column in COLUMNS.items() if column.changed})
+values, edges = ReferenceWithVariants("values"), ReferenceWithVariants("edges")
 renamed = WrappedReference(forward)
 noisy_1, noisy_2, noisy_3 = (WrappedReference(with_rounding_noise(seed)) for seed in (1, -1, 2))
 double = WrappedReference(in_double)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import wraps
 from inspect import unwrap
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 from unittest.mock import patch
 
 import numpy as np
@@ -21,18 +21,8 @@ Function = Callable[..., Any]
 Level = Literal["values", "edges"]
 
 
-class Variant(NamedTuple):
-    """Another correct way to write a public function."""
-
-    name: str  # the function
-    body: Function
-    level: Level  # the highest level at which it is right: "values" is ordinary input alone
-    idea: str  # its folder in the suite
-
-
-VARIANTS: list[Variant] = []
-MOST = 4
-"""Largest number of variants of one function and level that are tested."""
+VARIANTS: dict[Level, dict[str, Function]] = {"values": {}, "edges": {}}
+"""Functions by name, at the highest level at which they are right."""
 
 
 def register_variant(name: str, level: Level = "edges") -> Callable[[Function], Function]:
@@ -44,32 +34,20 @@ def register_variant(name: str, level: Level = "edges") -> Callable[[Function], 
     assert name in reference.__all__, f"{name} is no public name"
 
     def register(body: Function) -> Function:
-        folder = Path(unwrap(body).__code__.co_filename).parent
-        root = Path(__file__).parent.parent
-        idea = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else ""
-        VARIANTS.append(Variant(name, body, level, idea))
+        VARIANTS[level][name] = body
         return body
 
     return register
 
 
 class ReferenceWithVariants:
-    """A module with variant number `place` of each function that has one, else the reference's.
+    """A module with the variants of a level, else the reference's functions.
 
     `changed` names the functions that are tested.
     """
 
-    def __init__(self, level: Level, place: int):
-        self.level, self.place = level, place
-
-    @property
-    def chosen(self) -> dict[str, Function]:
-        """The variants of this number, by name."""
-        of: dict[str, list[Function]] = {}
-        for one in VARIANTS:
-            if one.level == self.level:
-                of.setdefault(one.name, []).append(one.body)
-        return {name: found[self.place] for name, found in of.items() if len(found) > self.place}
+    def __init__(self, level: Level):
+        self.chosen = VARIANTS[level]
 
     @property
     def changed(self) -> frozenset[str]:

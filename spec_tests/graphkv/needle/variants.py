@@ -14,17 +14,3 @@ def by_inserting(haystack, needle, length, depth):
     place = int(Decimal(str(depth)) * len(text))
     text[place:place] = needle.tolist()
     return torch.tensor(text, dtype=torch.int64)
-
-
-@register_variant("needle_recall")
-def by_comparing(responses, answer):
-    """Compare all words."""
-    words = torch.unique(answer)
-    return (responses[..., :, None] == words).any(-2).float().mean(-1)
-
-
-@register_variant("needle_recall", "values")
-def word_by_word(responses, answer):
-    """Count the words of the answer one by one."""
-    words = {*answer.tolist()}
-    return sum((responses == word).any(-1).float() for word in words) / len(words)

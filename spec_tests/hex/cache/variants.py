@@ -3,10 +3,8 @@
 # pyright: reportCallIssue=false
 
 import torch
-import torch.nn.functional as F
 
 import reference
-from spec_tests.hex.attention.variants import read_in_widest_dtype
 from spec_tests.variants.registry import register_variant
 
 
@@ -59,75 +57,7 @@ def as_one(cache, size):
     return moved(cache, (block,), size)
 
 
-@register_variant("hex_prefill")
-def buffered(queries, keys, values, config):
-    """Put the whole prompt into the buffer, then compress its blocks as one span."""
-    held = config.recent if config.carry_recent else 0
-    tokens = max(0, keys.shape[-2] - held) // config.block * config.block
-    own = reference.attention_mass(queries[..., :tokens, :], keys[..., :tokens, :])
-    later = reference.attention_mass(queries[..., tokens:, :], keys)
-    mass = F.pad(own, (0, keys.shape[-2] - tokens)) + later
-    # a view would keep the whole prompt in memory (C10)
-    none = mass[..., :0].clone(), keys[..., :0, :].clone(), values[..., :0, :].clone()
-    cache = reference.HexCache(config, (), keys, values, mass, *none)
-    blocks = ()
-    if tokens:
-        span = keys[..., :tokens, :], values[..., :tokens, :]
-        blocks = (compressed(config, *span, own, tokens, True),)
-    return moved(cache, blocks, tokens)
-
-
-@register_variant("hex_append")
-def token_by_token(cache, queries, keys, values):
-    """Add one token at a time, add its query's mass to all tokens, and compress a full buffer."""
-    config = cache.config
-    held = config.recent if config.carry_recent else 0
-    for t in range(keys.shape[-2]):
-        query, key, value = (x[..., t : t + 1, :] for x in (queries, keys, values))
-        cache = cache._replace(
-            residual_keys=torch.cat([cache.residual_keys, key], -2),
-            residual_values=torch.cat([cache.residual_values, value], -2),
-            residual_mass=F.pad(cache.residual_mass, (0, 1)),
-        )
-        drawn = reference.attention_mass(query, read_in_widest_dtype(cache)[0])
-        residual = cache.residual_keys.shape[-2]
-        before = drawn.shape[-1] - residual
-        cache = cache._replace(
-            residual_mass=cache.residual_mass + drawn[..., before:],
-            mass=cache.mass if config.mode == "append" else cache.mass + drawn[..., :before],
-        )
-        if residual < config.block + held:
-            continue
-        if config.mode == "append" or len(cache.blocks) < config.period:
-            size, mass = config.block, cache.residual_mass
-            span = cache.residual_keys[..., :size, :], cache.residual_values[..., :size, :]
-            first = not cache.blocks
-            block = compressed(config, *span, mass[..., :size], mass.shape[-1], first)
-            cache = moved(cache, (*cache.blocks, block), size)
-        else:
-            cache = as_one(cache, config.block)
-    return cache
-
-
 @register_variant("hex_recompress")
 def at_once(cache):
     """Compress the restored entries, or the originals, as one span."""
     return as_one(cache, 0) if cache.blocks else cache
-
-
-@register_variant("hex_read")
-def span_by_span(cache):
-    """Write each span at its place among all tokens."""
-    sizes = [block.dynamic.shape[-1] for block in cache.blocks]
-    residual = cache.residual_keys.shape[-2]
-    shape = list(cache.residual_keys.shape)
-    shape[-2] = sum(sizes) + residual
-    keys, values = cache.residual_keys.new_empty(shape), cache.residual_values.new_empty(shape)
-    start = 0
-    for block, size in zip(cache.blocks, sizes, strict=True):
-        span = reference.hex_reconstruct(block, static(cache.config, size, shape[-3] * shape[-1]))
-        for out, restored in zip((keys, values), span, strict=True):
-            out[..., start : start + size, :] = restored
-        start += size
-    keys[..., start:, :], values[..., start:, :] = cache.residual_keys, cache.residual_values
-    return keys, values

@@ -2,8 +2,6 @@
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from spec_tests.numpy_adapter import among_tensors
 from spec_tests.variants.registry import register_variant
@@ -16,29 +14,6 @@ def by_blocks(mask):
     tokens, channels = mask.shape
     none = np.zeros((tokens, tokens), bool), np.zeros((channels, channels), bool)
     return np.block([[none[0], mask], [mask.T, none[1]]])
-
-
-@register_variant("component_count")
-def by_union(mask):
-    """Join the ends of every edge in a union-find structure; count the roots."""
-    root = list(range(sum(mask.shape)))
-
-    def find(vertex):
-        while root[vertex] != vertex:
-            root[vertex] = vertex = root[root[vertex]]
-        return vertex
-
-    for token, channel in mask.nonzero().tolist():
-        root[find(token)] = find(len(mask) + channel)
-    return sum(find(vertex) == vertex for vertex in range(len(root)))
-
-
-@register_variant("component_count")
-def by_scipy(mask):
-    """Use SciPy's connected components."""
-    graph = csr_array(by_blocks(mask).numpy())
-    count = connected_components(graph, directed=False, return_labels=False)
-    return int(count) if sum(mask.shape) else 0
 
 
 @register_variant("is_connected")

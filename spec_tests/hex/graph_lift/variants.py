@@ -8,7 +8,6 @@ import reference
 from spec_tests.variants.registry import register_variant
 
 
-@register_variant("lift")
 def by_blocks(mask, permutations):
     """Put the permutation matrix of each edge into its block."""
     tokens, channels = mask.shape

@@ -10,37 +10,6 @@ import reference
 from spec_tests.variants.registry import register_variant
 
 
-def weight(*tensors):
-    """Return the bytes of the elements of tensors."""
-    return sum(x.numel() * x.element_size() for x in tensors)
-
-
-@register_variant("hex_bytes")
-def part_by_part(cache):
-    """Sum each part over the blocks."""
-    blocks = cache.blocks
-    kept = sum(weight(b.kept_keys, b.kept_values) for b in blocks)
-    whole = 0
-    for b in blocks:
-        channels = b.key_steps.shape[-2] * b.key_steps.shape[-1]
-        each = b.kept_keys.element_size() + b.kept_values.element_size()
-        whole += int(b.dynamic.sum()) * channels * each
-        whole = whole if len(b.kept_keys) else 0
-    return reference.HexBytes(
-        codes=sum(weight(b.key_words, b.value_words) for b in blocks),
-        scales=sum(
-            weight(b.key_steps, b.key_minima, b.value_steps, b.value_minima) for b in blocks
-        ),
-        expander=kept - whole,
-        tokens=whole,
-        marks=sum(weight(b.dynamic) for b in blocks),
-        residual=weight(cache.residual_keys, cache.residual_values),
-        mass=weight(cache.residual_mass, cache.mass),
-        originals=weight(cache.original_keys, cache.original_values),
-    )
-
-
-@register_variant("hex_size")
 def by_formula(config, tokens, kv_heads=8, width=128, dtype=torch.float16):
     """Compute the formula with shares as decimals."""
     d, e = kv_heads * width, torch.empty(0, dtype=dtype).element_size()

@@ -1,14 +1,11 @@
 """Other correct ways to draw codes of sub-tiles, to decode them, and to assign channels."""
 
-import numpy as np
 import torch
 
 import reference
-from spec_tests.numpy_adapter import among_tensors
 from spec_tests.variants.registry import register_variant
 
 
-@register_variant("subtile_codes")
 def from_pytorch(tokens, heads, seed=0, draw=0, width=128, subtile=32):
     """Draw the four bytes from PyTorch."""
     generator = torch.Generator().manual_seed(1_000_003 * draw + seed)
@@ -17,17 +14,6 @@ def from_pytorch(tokens, heads, seed=0, draw=0, width=128, subtile=32):
     return (a | 1) | b << 8 | (c | 1) << 16 | d << 24
 
 
-@register_variant("subtile_permutations")
-@among_tensors
-def by_bytes(codes, width=128):
-    """Split the codes into bytes, and compute all places at once."""
-    a, b, c, d = (codes[..., None] // 256**i % 256 for i in range(4))
-    shift = -(-(width.bit_length() - 1) // 2)
-    y = (a * np.arange(width) + b) % width
-    return (c * (y ^ (y // 2**shift)) + d) % width
-
-
-@register_variant("subtile_mask")
 def by_owner(permutations, subtile=32):
     """A channel's place in its permutation, divided by the channels a token, is its token."""
     heads, subtiles, width = permutations.shape

@@ -5,10 +5,8 @@
 import torch
 
 from reference import LowRank
-from spec_tests.variants.registry import register_variant
 
 
-@register_variant("low_rank")
 def orthonormal_at_each_pass(x, rank, rounds=3, seed=0):
     """Orthonormalise the block after each pass, so that powers neither overflow nor vanish.
 

@@ -1,14 +1,12 @@
 """Other ways to compute KVzip's scores."""
 
-import numpy as np
 import torch
 
 from reference import Scored
-from spec_tests.scorers.dense_attention import accumulation_dtype, ends, real
+from spec_tests.scorers.variants_common import accumulation_dtype, ends, real
 from spec_tests.variants.registry import register_variant
 
 
-@register_variant("kvzip_chunk")
 def with_a_mask(
     queries, keys, repeat_keys, index, chunk=2000, sinks=4, valid=None, repeat_valid=None, past=None
 ):
@@ -37,36 +35,6 @@ def same(one, other):
     """Return two tensors in their common dtype."""
     dtype = torch.promote_types(one.dtype, other.dtype)
     return one.to(dtype), other.to(dtype)
-
-
-@register_variant("kvzip_chunk", "values")
-def by_powers(
-    queries, keys, repeat_keys, index, chunk=2000, sinks=4, valid=None, repeat_valid=None, past=None
-):
-    """Divide powers by their sum in float64, one row after another."""
-    dtype = accumulation_dtype(queries, keys, repeat_keys)
-    tokens, repeat = keys.shape[-2], repeat_keys.shape[-2]
-    group = queries.shape[-3] // max(1, keys.shape[-3])
-    scores = torch.zeros(keys.shape[:-1], dtype=dtype) if past is None else past.clone()
-    scores = scores.to(torch.promote_types(scores.dtype, dtype))
-    mask, echoed = real(valid, keys), real(repeat_valid, repeat_keys)
-    for row in np.ndindex(*mask.shape[:-1]):
-        first = tokens - int(mask[row].sum())
-        start = first + sinks + index * chunk
-        stop, blank = min(start + chunk, tokens), repeat - int(echoed[row].sum())
-        for h in range(queries.shape[-3] if start < stop else 0):
-            own, echo = keys[row][h // group].double(), repeat_keys[row][h // group].double()
-            for back, query in enumerate(reversed(queries[row][h].double())):
-                last = repeat - back
-                if last > blank:
-                    seen = torch.cat(
-                        [own[first : first + sinks], own[start:stop], echo[blank:last]]
-                    )
-                    powers = (seen @ query / len(query) ** 0.5).exp()
-                    drawn = (powers / powers.sum())[sinks : sinks + stop - start]
-                    part = scores[row][h // group, start:stop]
-                    part.copy_(torch.maximum(part, drawn.to(scores.dtype)))
-    return scores
 
 
 @register_variant("kvzip")
