@@ -1,4 +1,4 @@
-"""What docs/adding.md says of its example is what happens when the rule is changed."""
+"""What docs/adding.md says of its example is so when the rule is changed, and it names copies."""
 
 import doctest
 import io
@@ -15,6 +15,12 @@ PAGES = ("hubkv/walk.md", "hubkv/discount.md")
 NUMBERS = {"three": 3}
 OAK = 7
 """The place of “oak” among the words of the walk."""
+COPY = r"""(?x)
+    def\ \w+\([^)]*\bradius(?::\ \w+)?\ ?=\ ?(\d+)  # a signature in Python
+    |\bradius:\ \[\w+,\ (\d+)\]  # one in JavaScript
+    |\("radius",\ (\d+)  # a number that a program in C reads
+    |\bradius:\ \{.*\bvalue:\ (\d+)  # where a slider starts
+"""
 
 
 def fading(scores, hubs, gamma=0.5):
@@ -52,3 +58,18 @@ def test_the_examples_that_fail_with_another_rule_are_as_many_as_the_page_says(m
     _, _, told = after[0]
     rows = re.findall(r"tensor\(\[(.*)\]\)", told)[:2]  # expected, then got, of `discounted`
     assert [row.split(",")[OAK].strip() for row in rows] == [said[4], said[3]]
+
+
+def test_each_copy_of_the_radius_is_in_the_table_and_has_its_number():
+    page, root = (DOCS / "adding.md").read_text(), DOCS.parent
+    files = [*DOCS.rglob("*"), *(root / "spec_tests/vectors").rglob("*")]
+    found = {
+        file.relative_to(root).as_posix(): {"".join(copy) for copy in copies}
+        for file in files
+        if file.suffix in {".py", ".js", ".c", ".md", ".ipynb"} and "laws" not in file.parts
+        if (copies := re.findall(COPY, file.read_text()))
+    }
+    assert len(found) > 5
+    assert not [name for name in found if f"`{name}`" not in page]
+    default = str(reference.HubSettings().radius)
+    assert not [name for name, copies in found.items() if copies != {default}], default

@@ -43,13 +43,8 @@ BUT = """
 for it"""
 
 
-def mark_file(file: Path, *options: str) -> int:
-    """Mark the exercises of a file, and return the exit status: 1 if one is wrong.
-
-    Args:
-        file: a module with a tuple `exercises`.
-        options: further options of the suite.
-    """
+def mark_file(file: Path) -> int:
+    """Mark the exercises of a file, and return the exit status: 1 if one is wrong."""
     sys.path.insert(0, str(file.resolve().parent))
     try:
         module = import_module(file.stem)
@@ -59,7 +54,7 @@ def mark_file(file: Path, *options: str) -> int:
         print("".join(traceback.format_list(own)), end="")
         print("".join(traceback.format_exception_only(error)), end="")
         return pytest.ExitCode.USAGE_ERROR
-    return mark_module(module, module.exercises, *options)
+    return mark_module(module, module.exercises)
 
 
 def mark(*functions: Callable[..., Any]) -> None:
@@ -79,12 +74,12 @@ def mark(*functions: Callable[..., Any]) -> None:
     mark_module(module, names)
 
 
-def mark_module(module: ModuleType, names: Sequence[str], *options: str) -> int:
+def mark_module(module: ModuleType, names: Sequence[str]) -> int:
     """Print the state of each exercise and one card, and return the exit status."""
     begun = [n for n in names if hasattr(module, n) and not is_stub(getattr(module, n))]
     if begun:
         print(f"marking {', '.join(begun)} …\n", flush=True)
-    cards = cards_of_run(module, begun, *options) if begun else {}
+    cards = cards_of_run(module, begun) if begun else {}
     if cards is None:
         return pytest.ExitCode.INTERRUPTED
     states = dict.fromkeys(names, NOT_BEGUN) | {n: state_of(c) for n, c in cards.items()}
@@ -128,9 +123,7 @@ def least_failure(card: dict[str, Any]) -> dict[str, Any]:
     return card | {"failures": [first | {"claims": first["claims"][:1]}]}
 
 
-def cards_of_run(
-    module: ModuleType, names: list[str], *options: str
-) -> dict[str, dict[str, Any]] | None:
+def cards_of_run(module: ModuleType, names: list[str]) -> dict[str, dict[str, Any]] | None:
     """Run the suite on these functions of a module alone, and return the card of each.
 
     It is None after an interrupt.
@@ -143,7 +136,7 @@ def cards_of_run(
         # jaxtyping's plugin is already imported here, by the reference
         quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:sugar"]
         words = [view.__name__, "--level", "edges", "--examples", str(EXAMPLES), *quiet]
-        words += ["--report-json", str(file), *options]
+        words += ["--report-json", str(file)]
         with redirect_stderr(said):
             status = pytest.main(pytest_arguments(words), plugins=[EnoughFailures()])
         if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):

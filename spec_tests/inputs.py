@@ -2,7 +2,8 @@
 
 The `strategies.py` of each idea holds, for each of its functions:
 
-- a Hypothesis strategy, under the function's name or in `INPUTS`;
+- a Hypothesis strategy, under the function's name or in `INPUTS`, where it may be a dictionary with
+  one for each argument;
 - `CORNERS`: inputs for branches that random examples rarely reach;
 - `GOOD`: one valid call;
 - `REFUSALS`: bad arguments that annotations do not exclude; `from_signature` derives the others;
@@ -19,6 +20,8 @@ from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from typing import Any
+
+from hypothesis import strategies as st
 
 import reference
 from spec_tests.from_signature import refusals
@@ -62,7 +65,10 @@ def strategies_by_name(file: Any) -> dict[str, Any]:
     return {name: strategy() for name, strategy in own.items() if name in open_names}
 
 
-INPUTS = prompt_inputs.INPUTS | union_of("INPUTS", *map(strategies_by_name, FILES))
+INPUTS = prompt_inputs.INPUTS | {
+    name: st.fixed_dictionaries(inputs) if isinstance(inputs, dict) else inputs
+    for name, inputs in union_of("INPUTS", *map(strategies_by_name, FILES)).items()
+}
 CORNERS = union_of("CORNERS")
 BY_HAND = prompt_inputs.REFUSALS | union_of("REFUSALS")
 GOOD = union_of("GOOD") | {name: good for name, (good, _) in BY_HAND.items()}

@@ -15,6 +15,9 @@ from torch import Tensor
 
 from reference import HexConfig
 
+generators = st.integers(0, 2**16).map(lambda seed: torch.Generator().manual_seed(seed))
+"""Random streams from a seed, which Hypothesis shrinks; one draw is faster than one a number."""
+
 
 @st.composite
 def grid(draw, *shape, low=0, high=16, scale=1 / 16, dtype=torch.float32):
@@ -40,7 +43,7 @@ def importance(draw, *shape, low=0, high=16, close=True):
         step = draw(st.sampled_from([4, 1])) / 16  # quarters tie more often
         return low + draw(grid(*shape, high=int((high - low) / step), scale=step))
     if kind == "anywhere":
-        generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
+        generator = draw(generators)
         base = low + torch.rand(shape, generator=generator) * (high - low)
         twins = base.roll(1)
         twins = torch.nextafter(twins, base) if close else (twins - 2.0**-14).clamp(min=low)
@@ -59,16 +62,18 @@ CROWD = 1 - torch.tensor([2.0, 0, 1, 1, 3, 0, 2, 1, 0, 3, 1, 2]) * 2.0**-14
 
 @st.composite
 def gaussian_tensor(draw, *shape, dtype=torch.float32):
-    """Draw Gaussian numbers from a seed, which Hypothesis shrinks."""
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
-    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+    """Draw Gaussian numbers."""
+    return torch.randn(shape, generator=draw(generators), dtype=torch.float64).to(dtype)
 
 
 @st.composite
 def signed_sixteenths(draw, *shape):
-    """Draw multiples of 1/16 in [-1, 1] from a seed, which is faster than a draw a number."""
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
-    return torch.randint(-16, 17, shape, generator=generator) / 16
+    """Draw multiples of 1/16 in [-1, 1]."""
+    return torch.randint(-16, 17, shape, generator=draw(generators)) / 16
+
+
+signed_numbers = st.sampled_from([signed_sixteenths, gaussian_tensor])
+"""Strategies for tensors of either sign: exact in any order of operations, or Gaussian."""
 
 
 @st.composite
@@ -89,6 +94,22 @@ heads = st.sampled_from([(), (3,), (2, 2), (1,), (), (3,), (2, 2), (0, 2)])
 """Shapes before the token axis: no heads, one, several, a batch of heads, an empty batch.
 
 The empty batch is the rarest, since it tests the least."""
+
+rows = st.tuples(heads, tokens).map(lambda x: (*x[0], x[1]))
+"""Shapes of scores."""
+
+
+def mask_or_none(*shape):
+    """Return a strategy for a mask of `shape`, or None."""
+    return st.none() | booleans(*shape)
+
+
+@st.composite
+def of_one_shape(draw, shapes=rows, **arguments):
+    """Draw arguments by name, each from a strategy, or from a function of one shape for all."""
+    shape = draw(shapes)
+    given = arguments.items()
+    return {k: draw(x if isinstance(x, st.SearchStrategy) else x(*shape)) for k, x in given}
 
 
 def always(inputs: dict[str, Any]) -> bool:  # noqa: ARG001 of any inputs

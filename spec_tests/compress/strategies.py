@@ -23,31 +23,14 @@ from spec_tests.refinement.strategies import (
     scored,
     scored_caches,
     scores,
-    seeds,
     shape_of_rows,
     spread,
     unprotected_scores,
     values,
     vectors,
 )
-from spec_tests.retain.strategies import AXES, flatten_pools
+from spec_tests.retain.strategies import AXES, FORMS, budgets, flatten_pools
 from spec_tests.strategies import Refusal, longer
-
-FORMS = ("number", "tensor", "ratio")
-
-
-@st.composite
-def budgets(draw, needed: Tensor, sizes: Tensor, pool: int, forms=FORMS) -> Any:
-    """A budget in one of its forms, enough for the protected entries of each pool."""
-    least = int(needed.max()) if needed.numel() else 0
-    form = draw(st.sampled_from(forms))
-    if form == "number":
-        return dict(keep=draw(st.integers(least, pool)), ratio=None)
-    if form == "tensor":
-        each = torch.randint(least, pool + 1, needed.shape, generator=draw(seeds))
-        return dict(keep=each, ratio=None)
-    roomy = [c for c in range(101) if ((sizes * (100 - c)) // 100 >= needed).all()]
-    return dict(keep=None, ratio=draw(st.sampled_from(roomy)) / 100)
 
 
 def count_protected_and_real_entries(x: dict[str, Any], scope: str) -> tuple[Tensor, Tensor, int]:

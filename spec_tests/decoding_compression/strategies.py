@@ -109,11 +109,7 @@ def append(draw, **fixed) -> Any:
     return dict(cache=cache, keys=keys, values=values, scores=scores, mass=mass)
 
 
-INPUTS = dict(
-    decoding_start=start(),
-    decoding_append=append(),
-    decoding_read=st.fixed_dictionaries(dict(cache=caches())),
-)
+INPUTS = dict(decoding_start=start(), decoding_append=append(), decoding_read=dict(cache=caches()))
 
 config = DecodingConfig(target=4, interval=3, scope="model", refinement=HubSettings(), sinks=1)
 cache = reference.decoding_start(keys, values, scores, config, valid)

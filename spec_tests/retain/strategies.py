@@ -4,9 +4,17 @@ from typing import Any
 
 import torch
 from hypothesis import strategies as st
+from torch import Tensor
 
 from reference.contract.preconditions import AXES
-from spec_tests.strategies import Refusal, booleans, heads, importance, tokens
+from spec_tests.strategies import (
+    Refusal,
+    booleans,
+    generators,
+    importance,
+    mask_or_none,
+    of_one_shape,
+)
 
 LEADING = {
     "head": [(), (1,), (3,), (2, 2), (0, 2)],
@@ -37,43 +45,41 @@ def flatten_pools(scores, scope):
     return scores.flatten(-AXES[scope])
 
 
+FORMS = ("number", "tensor", "ratio")
+
+
+@st.composite
+def budgets(draw, needed: Tensor, sizes: Tensor, pool: int, forms=FORMS) -> Any:
+    """A budget in one of its forms, enough for the protected entries of each pool."""
+    least = int(needed.max()) if needed.numel() else 0
+    form = draw(st.sampled_from(forms))
+    if form == "number":
+        return dict(keep=draw(st.integers(least, pool)), ratio=None)
+    if form == "tensor":
+        each = torch.randint(least, pool + 1, needed.shape, generator=draw(generators))
+        return dict(keep=each, ratio=None)
+    roomy = [c for c in range(101) if ((sizes * (100 - c)) // 100 >= needed).all()]
+    return dict(keep=None, ratio=draw(st.sampled_from(roomy)) / 100)
+
+
 @st.composite
 def retain(draw, scopes=st.sampled_from([*AXES])):  # noqa: B008
     """Inputs with any scope, any protected tokens, and any form of a budget that holds them."""
     scope = draw(scopes)
     shape = (*draw(st.sampled_from(LEADING[scope])), draw(st.integers(0, 8)))
-    scores, protected = draw(scores_to_rank(*shape)), draw(st.none() | booleans(*shape))
-    pools = flatten_pools(scores, scope)
-    size, pools = pools.shape[-1], pools.shape[:-1]
-    counts = torch.zeros(pools) if protected is None else flatten_pools(protected, scope).sum(-1)
-    needed = int(counts.max()) if counts.numel() else 0
-    budget: dict[str, Any] = dict(keep=None, ratio=None)
-    form = draw(st.sampled_from(["number", "tensor", "ratio"]))
-    if form == "number":
-        budget["keep"] = draw(st.integers(needed, size))
-    elif form == "tensor":
-        number = counts.numel()
-        each = draw(st.lists(st.integers(needed, size), min_size=number, max_size=number))
-        budget["keep"] = torch.tensor(each, dtype=torch.int64).reshape(pools)
-    else:
-        roomy = [c for c in range(101) if size * (100 - c) // 100 >= needed]
-        budget["ratio"] = draw(st.sampled_from(roomy)) / 100
+    scores, protected = draw(scores_to_rank(*shape)), draw(mask_or_none(*shape))
+    *pools, size = flatten_pools(scores, scope).shape
+    needed = torch.zeros(pools, dtype=torch.int64)
+    if protected is not None:
+        needed = flatten_pools(protected, scope).sum(-1)
+    budget = draw(budgets(needed, torch.full_like(needed, size), size))
     return dict(scores=scores, protected=protected, **budget, scope=scope)
 
 
-@st.composite
-def chosen(draw):
-    """Scores and any mask."""
-    shape = (*draw(heads), draw(tokens))
-    return dict(scores=draw(scores_to_rank(*shape)), kept=draw(booleans(*shape)))
-
-
 INPUTS = dict(
-    kept_count=st.fixed_dictionaries(dict(pool=st.integers(0, 10**6), ratio=ratios | decimals)),
-    ranking=st.tuples(heads, tokens).flatmap(
-        lambda shape: st.fixed_dictionaries(dict(scores=scores_to_rank(*shape[0], shape[1])))
-    ),
-    modular_utility=chosen(),
+    kept_count=dict(pool=st.integers(0, 10**6), ratio=ratios | decimals),
+    ranking=of_one_shape(scores=scores_to_rank),
+    modular_utility=of_one_shape(scores=scores_to_rank, kept=booleans),
 )
 
 scores = torch.tensor([[[0.5, 0.25, 0.75, 0.0], [1.0, 0.5, 0.0, 0.5]]])

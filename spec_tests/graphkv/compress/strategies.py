@@ -12,9 +12,8 @@ from spec_tests.refinement.strategies import (
     graph,
     graph_settings,
     scored_caches,
-    seeds,
 )
-from spec_tests.strategies import Refusal
+from spec_tests.strategies import Refusal, generators
 
 
 @st.composite
@@ -27,7 +26,7 @@ def graphkv_compress(draw):
     forms += [st.fixed_dictionaries(dict(keep=st.none(), ratio=st.sampled_from([0.0, 0.5, 0.9])))]
     if lead:
         shape = draw(st.sampled_from([lead[:1], lead]))
-        keep = torch.randint(0, tokens + 1, shape, generator=draw(seeds))
+        keep = torch.randint(0, tokens + 1, shape, generator=draw(generators))
         forms += [st.just(dict(keep=keep, ratio=None))]
     length = draw(st.sampled_from([1000, 2000, 3500, 2999, 999, 0, None]))
     return x | draw(st.one_of(forms)) | dict(refinement=refinement, length=length)

@@ -13,8 +13,8 @@ from reference import GraphSettings, HexConfig, Scored
 from spec_tests.accuracy import assert_equal
 from spec_tests.compress.batch_rows import count_entries_per_head, entries
 from spec_tests.inputs import INPUTS
-from spec_tests.refinement.strategies import DECIDED, GRAPHS, seeds, settings_id, unprotected_scores
-from spec_tests.strategies import booleans
+from spec_tests.refinement.strategies import DECIDED, GRAPHS, settings_id, unprotected_scores
+from spec_tests.strategies import booleans, generators
 
 LENGTHS = {999: 0, 1000: 1, 1999: 1, 2000: 2, 3999: 3, 5000: 3}
 """Number of neighbours of a source, at most three, by the number of tokens of an input."""
@@ -75,7 +75,7 @@ def twice(x: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.spec("GraphKV-4.1", "GraphKV-6.1")
 @pytest.mark.parametrize("axes", [1, 2])
-@given(x=INPUTS["graphkv_compress"], seed=seeds)
+@given(x=INPUTS["graphkv_compress"], seed=generators)
 def test_each_layer_and_each_row_of_it_has_a_budget_of_its_own(impl, axes, x, seed):
     while x["scored"].scores.ndim < 2 + axes:
         x = twice(x)

@@ -4,7 +4,7 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.graphkv.graph.strategies import leads, up_to
-from spec_tests.strategies import Refusal
+from spec_tests.strategies import Refusal, generators
 
 
 @st.composite
@@ -24,7 +24,7 @@ def needle_recall(draw):
     """Responses with words of the answer, some of them twice, and with other words."""
     words, said = draw(st.integers(1, 5)), draw(st.integers(0, 6))
     shape = (*draw(leads), said)
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
+    generator = draw(generators)
     return dict(
         responses=torch.randint(-1, 7, shape, generator=generator),
         answer=torch.randint(0, 5, (words,), generator=generator),

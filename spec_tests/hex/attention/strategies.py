@@ -7,7 +7,8 @@ from reference import HexCache
 from spec_tests.attention.strategies import query_refusals
 from spec_tests.hex.cache import strategies
 from spec_tests.hex.cache.strategies import KV_HEADS, WIDTH, caches
-from spec_tests.strategies import Refusal, longer, needs_expander_mask
+from spec_tests.scorers.attention_inputs import left_padding
+from spec_tests.strategies import Refusal, generators, longer, needs_expander_mask
 
 
 def tokens_of(cache: HexCache) -> int:
@@ -16,25 +17,16 @@ def tokens_of(cache: HexCache) -> int:
 
 
 @st.composite
-def padding(draw, shape):
-    """A mask that is false on the left of each row, at most everywhere."""
-    rows = torch.Size(shape[:-1])
-    starts = draw(st.lists(st.integers(0, shape[-1]), min_size=rows.numel(), max_size=rows.numel()))
-    return torch.arange(shape[-1]) >= torch.tensor(starts).reshape(*rows, 1)
-
-
-@st.composite
 def hex_attention_inputs(draw, cache=caches(), padded=st.booleans()):  # noqa: B008
     """Inputs with up to three queries, and one, two or eight query heads a key head."""
     cache, causal = draw(cache), draw(st.booleans())
     batch, tokens = cache.residual_mass.shape[:-1], tokens_of(cache)
     group, count = draw(st.sampled_from([1, 2, 8])), draw(st.integers(0, 3))
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
     shape = *batch, group * KV_HEADS, min(count, tokens) if causal else count, WIDTH
     return dict(
-        queries=torch.randn(shape, generator=generator),
+        queries=torch.randn(shape, generator=draw(generators)),
         cache=cache,
-        valid=draw(padding((*batch, tokens))) if draw(padded) else None,
+        valid=draw(left_padding(batch, tokens)) if draw(padded) else None,
         causal=causal,
         scale=draw(st.sampled_from([None, None, 0.25, 1.0])),
         mass=draw(st.booleans()),

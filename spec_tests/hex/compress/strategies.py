@@ -5,13 +5,7 @@ from hypothesis import strategies as st
 
 import reference
 from spec_tests.hex.heavy_hitters.strategies import batches
-from spec_tests.hex.kcvt.strategies import (
-    groups_exact_on_codes,
-    key_heads,
-    value_groups,
-    values_on_codes,
-    widths,
-)
+from spec_tests.hex.kcvt.strategies import key_heads, span_on_codes
 from spec_tests.strategies import Refusal, booleans
 
 
@@ -27,16 +21,7 @@ def spans(draw):
         expander = draw(expander)
     dynamic = draw(booleans(*batch, tokens))
     kept = reference.hex_mask(expander, dynamic, kv_heads)
-    bits, group = draw(widths), draw(value_groups)
-    return dict(
-        keys=draw(groups_exact_on_codes(kept.mT, bits)).mT.contiguous(),
-        values=draw(values_on_codes(kept, bits, group)),
-        expander=expander,
-        dynamic=dynamic,
-        bits=bits,
-        value_group=group,
-        scales=draw(st.sampled_from([None, torch.float32])),
-    )
+    return dict(**draw(span_on_codes(kept)), expander=expander, dynamic=dynamic)
 
 
 @st.composite

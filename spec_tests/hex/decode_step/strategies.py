@@ -1,8 +1,8 @@
 """Strategies for decode steps with a cache after some tokens."""
 
 from spec_tests.hex.cache import strategies
-from spec_tests.hex.cache.strategies import append, bad_stream
-from spec_tests.strategies import Refusal, needs_expander_mask
+from spec_tests.hex.cache.strategies import append
+from spec_tests.strategies import needs_expander_mask
 
 
 def calmer(x):
@@ -14,14 +14,4 @@ INPUTS = dict(hex_decode=append().map(calmer))
 
 DRAWN = dict(hex_decode=needs_expander_mask)
 
-REFUSALS = dict(
-    hex_decode=(
-        dict(
-            cache=strategies.cache,
-            queries=strategies.keys,
-            keys=strategies.keys,
-            values=strategies.values,
-        ),
-        [*bad_stream, Refusal("keys", lambda k: k.double(), TypeError, "torch.float32")],
-    ),
-)
+REFUSALS = dict(hex_decode=strategies.REFUSALS["hex_append"])

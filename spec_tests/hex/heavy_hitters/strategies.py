@@ -36,20 +36,12 @@ def masses(draw):
     return draw(importance(*draw(heads), draw(tokens), low=-2, high=6))
 
 
-@st.composite
-def heavy_hitter_mask(draw):
-    """Inputs with any ratio, and a recent window that may cover all tokens."""
-    return dict(
-        mass=draw(masses()),
-        ratio=draw(ratios),
-        recent=draw(st.integers(0, 30)),
-        outside_recent=draw(st.booleans()),
-    )
+windows = st.integers(0, 30)
+"""Recent windows, which may cover all tokens."""
 
-
+by_mass = dict(mass=masses(), ratio=ratios, recent=windows, outside_recent=st.booleans())
 INPUTS = dict(
-    recent_mask=st.fixed_dictionaries(dict(tokens=tokens, recent=st.integers(0, 30))),
-    h2o_mask=heavy_hitter_mask(),
+    heavy_hitter_mask=by_mass, recent_mask=dict(tokens=tokens, recent=windows), h2o_mask=by_mass
 )
 
 x = torch.tensor([[0.5, 0.25, 0.75, 0.0], [-1.0, 1.0, 3.0, 2.0]])

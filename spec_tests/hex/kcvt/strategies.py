@@ -78,12 +78,18 @@ def kcvt(draw):
     """Columns of keys and rows of values with exact codes."""
     shape = (*draw(batches), draw(key_heads), draw(st.integers(0, 6)))
     kept = draw(booleans(*shape, draw(st.integers(1, 4))))
+    mask = kept if kept.any() else draw(st.none() | st.just(kept))
+    return dict(**draw(span_on_codes(kept)), kept=mask)
+
+
+@st.composite
+def span_on_codes(draw, kept):
+    """Keys and values with exact codes but for kept entries, and their settings."""
     bits, group = draw(widths), draw(value_groups)
     return dict(
         keys=draw(groups_exact_on_codes(kept.mT, bits)).mT.contiguous(),
         values=draw(values_on_codes(kept, bits, group)),
         bits=bits,
-        kept=kept if kept.any() else draw(st.none() | st.just(kept)),
         value_group=group,
         scales=draw(st.sampled_from([None, torch.float32])),
     )

@@ -6,24 +6,19 @@ from hypothesis import strategies as st
 from spec_tests.hex.cache.strategies import cache, caches, config, configs
 from spec_tests.strategies import Refusal
 
+prompts = st.lists(st.integers(1, 6000), min_size=1, max_size=3).map(tuple)
+dtypes = st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64])
+
 INPUTS = dict(
-    hex_bytes=st.fixed_dictionaries(dict(cache=caches())),
-    hex_size=st.fixed_dictionaries(
-        dict(
-            config=configs(),
-            tokens=st.integers(0, 60),
-            kv_heads=st.integers(1, 3),
-            width=st.integers(1, 5),
-            dtype=st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64]),
-        )
+    hex_bytes=dict(cache=caches()),
+    hex_size=dict(
+        config=configs(),
+        tokens=st.integers(0, 60),
+        kv_heads=st.integers(1, 3),
+        width=st.integers(1, 5),
+        dtype=dtypes,
     ),
-    paper_size=st.fixed_dictionaries(
-        dict(
-            prompts=st.lists(st.integers(1, 6000), min_size=1, max_size=3).map(tuple),
-            kv_heads=st.integers(1, 8),
-            width=st.integers(1, 128),
-        )
-    ),
+    paper_size=dict(prompts=prompts, kv_heads=st.integers(1, 8), width=st.integers(1, 128)),
 )
 
 bad_prompts = [

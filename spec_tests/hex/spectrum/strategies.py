@@ -27,12 +27,8 @@ def any_mask_or_expander(draw):
     return draw(any_mask()) if draw(st.booleans()) else dict(mask=draw(small_ramanujan_mask()))
 
 
-bound = st.fixed_dictionaries(
-    dict(token_degree=st.integers(1, 300), channel_degree=st.integers(1, 300))
-)
-
 INPUTS = dict(
-    ramanujan_bound=bound,
+    ramanujan_bound=dict(token_degree=st.integers(1, 300), channel_degree=st.integers(1, 300)),
     second_singular_value=any_mask_or_expander(),
     is_ramanujan=any_mask_or_expander(),
 )

@@ -4,14 +4,21 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.hubkv.coverage_kernels.strategies import few
-from spec_tests.strategies import Refusal, booleans, gaussian_tensor, grid, heads, longer
+from spec_tests.strategies import (
+    Refusal,
+    booleans,
+    gaussian_tensor,
+    generators,
+    grid,
+    heads,
+    longer,
+)
 
 
 @st.composite
 def sixteenths_with_ties(draw, *shape):
     """Sixteenths from a seed: exact sums, many ties, and one draw instead of n²."""
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
-    return torch.randint(0, draw(st.integers(2, 9)), shape, generator=generator) / 16
+    return torch.randint(0, draw(st.integers(2, 9)), shape, generator=draw(generators)) / 16
 
 
 def rough(*shape):

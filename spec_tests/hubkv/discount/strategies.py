@@ -1,48 +1,23 @@
 """Strategies for scores to find hubs among."""
 
+from functools import partial
+
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.strategies import booleans, heads, importance, tokens
+from spec_tests.strategies import booleans, importance, mask_or_none, of_one_shape
 
 gammas = st.sampled_from([0.25, 0.3, 0.5, 0.75])
+radii = st.integers(0, 6)
 
-
-@st.composite
-def shapes(draw):
-    """A shape for scores."""
-    return (*draw(heads), draw(tokens))
-
-
-@st.composite
-def hub_mask(draw):
-    """Scores, protected tokens anywhere."""
-    shape = draw(shapes())
-    return dict(
-        scores=draw(importance(*shape, low=-4, high=8)),
-        radius=draw(st.integers(0, 6)),
-        protected=draw(st.none() | booleans(*shape)),
-    )
-
-
-@st.composite
-def discount(draw):
-    """Scores and any mask, whether it marks hubs or not."""
-    shape = draw(shapes())
-    return dict(scores=draw(importance(*shape)), hubs=draw(booleans(*shape)), gamma=draw(gammas))
-
-
-@st.composite
-def smd(draw):
-    """Scores, protected tokens anywhere."""
-    shape = draw(shapes())
-    return dict(
-        scores=draw(importance(*shape)),
-        radius=draw(st.integers(0, 6)),
-        gamma=draw(gammas),
-        protected=draw(st.none() | booleans(*shape)),
-    )
-
+# any mask is admitted as hubs
+INPUTS = dict(
+    hub_mask=of_one_shape(
+        scores=partial(importance, low=-4, high=8), radius=radii, protected=mask_or_none
+    ),
+    discount=of_one_shape(scores=importance, hubs=booleans, gamma=gammas),
+    smd=of_one_shape(scores=importance, radius=radii, gamma=gammas, protected=mask_or_none),
+)
 
 scores = torch.tensor([[0.5, 0.25, 0.75, 0.0]])
 mask = torch.tensor([[True, False, False, True]])

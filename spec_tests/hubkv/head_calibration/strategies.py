@@ -5,8 +5,15 @@ import math
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.hubkv.discount.strategies import shapes
-from spec_tests.strategies import Refusal, booleans, heads, importance, strategy_or_none
+from spec_tests.strategies import (
+    Refusal,
+    booleans,
+    heads,
+    importance,
+    of_one_shape,
+    rows,
+    strategy_or_none,
+)
 
 taus = st.sampled_from([0.0, 0.3, 0.5, 1.0, 2.0])
 epsilons = st.sampled_from([0.0, 1e-6, 0.25])
@@ -16,7 +23,7 @@ bounds = st.sampled_from([(0.8, 1.2), (1.0, 1.0), (0.25, 4.0), (2**-24, math.inf
 @st.composite
 def selectivity(draw, unprotected=True):
     """Scores, protected tokens anywhere."""
-    shape = draw(shapes())
+    shape = draw(rows)
     protected = draw(strategy_or_none(booleans(*shape), unprotected))
     return dict(
         scores=draw(importance(*shape, close=False)), protected=protected, epsilon=draw(epsilons)
@@ -33,12 +40,12 @@ def head_weights(draw):
     )
 
 
-@st.composite
-def calibrate(draw):
-    """Scores and a weight for every head."""
-    shape = draw(shapes())
-    return dict(scores=draw(importance(*shape)), weights=draw(importance(*shape[:-1], high=32)))
+def weights_of_heads(*shape):
+    """Return a strategy for a weight of every head."""
+    return importance(*shape[:-1], high=32)
 
+
+INPUTS = dict(calibrate=of_one_shape(scores=importance, weights=weights_of_heads))
 
 scores = torch.tensor([[0.5, 0.25, 0.75, 0.0], [0.25, 0.25, 0.5, 1.0]])
 mask = torch.tensor([[True, False, False, True], [False, False, True, True]])

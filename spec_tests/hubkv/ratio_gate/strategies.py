@@ -1,26 +1,17 @@
 """Strategies for scores to mix."""
 
+from functools import partial
+
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.hubkv.discount.strategies import shapes
-from spec_tests.strategies import importance
+from spec_tests.strategies import importance, of_one_shape
 
 powers = st.sampled_from([0.5, 1.0, 2.0, 3.0])
 ratios = st.integers(0, 100).map(lambda hundredths: hundredths / 100)
 
-
-@st.composite
-def gate(draw):
-    """Scores of either sign: the gate mixes any numbers."""
-    shape = draw(shapes())
-    return dict(
-        scores=draw(importance(*shape, low=-8)),
-        corrected=draw(importance(*shape, low=-8)),
-        ratio=draw(ratios),
-        power=draw(powers),
-    )
-
+signed = partial(importance, low=-8)
+INPUTS = dict(gate=of_one_shape(scores=signed, corrected=signed, ratio=ratios, power=powers))
 
 scores = torch.tensor([[0.5, 0.25, 0.75, 0.0], [0.25, 0.25, 0.5, 1.0]])
 

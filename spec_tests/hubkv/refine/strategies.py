@@ -1,9 +1,11 @@
 """Strategies for layers of heads, and for the parameters of the correction."""
 
+from functools import partial
+
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.hubkv.discount.strategies import gammas, shapes
+from spec_tests.hubkv.discount.strategies import gammas, radii
 from spec_tests.hubkv.head_calibration.strategies import (
     bad_bounds,
     bounds,
@@ -13,7 +15,7 @@ from spec_tests.hubkv.head_calibration.strategies import (
     taus,
 )
 from spec_tests.hubkv.ratio_gate.strategies import powers, ratios
-from spec_tests.strategies import booleans, importance, tokens
+from spec_tests.strategies import booleans, importance, of_one_shape, tokens
 
 short = st.integers(0, 4)
 layers = st.sampled_from([(1,), (3,), (2, 2), (2, 1, 3), (0, 2), (2, 0)])
@@ -38,22 +40,12 @@ def knobs(draw):
     """The parameters of the correction, without ratio and power."""
     minimum, maximum = draw(bounds)
     return dict(
-        radius=draw(st.integers(0, 6)),
+        radius=draw(radii),
         gamma=draw(gammas),
         tau=draw(taus),
         minimum=minimum,
         maximum=maximum,
         epsilon=draw(epsilons),
-    )
-
-
-@st.composite
-def protected_mask(draw):
-    """Any length, sinks and window, which may be longer than the sequence."""
-    return dict(
-        tokens=draw(st.integers(0, 300)),
-        sinks=draw(st.integers(0, 8)),
-        recent=draw(st.none() | st.integers(0, 300)),
     )
 
 
@@ -70,11 +62,15 @@ def hubkv_refine(draw):
     return dict(**draw(correction()), ratio=draw(ratios), power=draw(powers))
 
 
-@st.composite
-def shift_scores(draw):
-    """Scores of either sign."""
-    return dict(scores=draw(importance(*draw(shapes()), low=-8, high=8)))
-
+# sinks and window may be longer than the sequence; scores are of either sign
+INPUTS = dict(
+    protected_mask=dict(
+        tokens=st.integers(0, 300),
+        sinks=st.integers(0, 8),
+        recent=st.none() | st.integers(0, 300),
+    ),
+    shift_scores=of_one_shape(scores=partial(importance, low=-8, high=8)),
+)
 
 settings = dict(radius=1, gamma=0.5, tau=0.5, minimum=0.8, maximum=1.2, epsilon=1e-6)
 corrected = dict(scores=scores, protected=mask, **settings)

@@ -28,6 +28,8 @@ partial = SimpleNamespace(hub_mask=reference.hub_mask)
 wrong = SimpleNamespace(hub_mask=every_token)
 holes = SimpleNamespace(discount=unwritten)
 named = SimpleNamespace(knorm=lambda keys: keys, hub_mask=every_token)
+other = SimpleNamespace(knorm=reference.knorm)
+misspelt = SimpleNamespace(hub_msk=every_token)
 """
 
 

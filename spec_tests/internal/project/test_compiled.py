@@ -1,9 +1,5 @@
-"""`torch.compile` makes one graph of a call: neither the argument checks nor the body break it.
+"""`torch.compile` makes one graph of a call: neither the argument checks nor the body break it."""
 
-`python -m spec_tests.internal.project.test_compiled` prints this for every function of both layers.
-"""
-
-import logging
 import warnings
 from collections.abc import Callable
 from copy import deepcopy
@@ -14,7 +10,6 @@ import pytest
 import torch
 
 import optimized
-import reference
 from optimized import kernel_of
 from spec_tests.accuracy import assert_equal
 from spec_tests.inputs import GOOD
@@ -61,25 +56,3 @@ def test_asking_for_a_kernel_breaks_no_graph():
         return scores if kernel_of("smd") is None else 2 * scores
 
     trace(called, dict(scores=torch.ones(3)))
-
-
-def test_what_is_not_traced_exists():
-    assert set(GOOD) >= UNTRACED
-
-
-def say(layer: Any) -> None:
-    """Print how many functions of a layer compile, and why the others do not."""
-    failed = {}
-    for name, good in GOOD.items():
-        try:
-            trace(getattr(layer, name), good)
-        except Exception as error:
-            failed[name] = str(error).partition("\n")[0]
-            print(f"{layer.__name__}.{name}: {failed[name]}")
-    print(f"{layer.__name__}: {len(GOOD) - len(failed)} of {len(GOOD)} trace")
-
-
-if __name__ == "__main__":
-    logging.disable()
-    for layer in (reference, optimized):
-        say(layer)

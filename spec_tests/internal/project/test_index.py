@@ -1,7 +1,7 @@
 """Papers, code, tests and docs refer to the same equations and names, in both directions."""
 
 import re
-import tomllib
+from collections import Counter
 from inspect import getdoc, isfunction, signature
 from pathlib import Path
 
@@ -38,24 +38,6 @@ def page_of(name: str) -> Path:
     return DOCS / Path(*index.dotted_path(name).split(".")[1:-1]).with_suffix(".md")
 
 
-def pages_by_name() -> dict[str, list[Path]]:
-    """Return, for every name that the docs show, the pages that show it."""
-    found: dict[str, list[Path]] = {}
-    for path in sorted(DOCS.rglob("*.md")):
-        for place in SHOWN.findall(path.read_text()):
-            found.setdefault(name_at(place), []).append(path)
-    return found
-
-
-def name_at(place: str) -> str:
-    """Return the public name of a reference in the docs, or the file if it is one.
-
-    `hubkv.ratio_gate.gate` is the function `gate`; `retain` alone is a file.
-    """
-    file = f"{place}.py"
-    return file if (REFERENCE / file).exists() else place.rpartition(".")[2]
-
-
 def laws_of(file: Path) -> list[Path]:
     """Return the laws of a reference file: in its own folder, its paper's, or the shared one."""
     shared = SUITE / (file.parent if file.parent.name else "attention")
@@ -76,65 +58,20 @@ def test_a_benchmark_measures_each_timing():
     assert set(of_kind("bench")) <= index.cited_by_benches()
 
 
-def test_a_timing_is_never_a_test():
-    assert not [
-        i
-        for i, entry in EQUATIONS.items()
-        if entry["kind"] == "bench" and i in index.cited_by_tests()
-    ]
-
-
-def test_what_is_skipped_is_cited_nowhere():
-    idle = {i for i, entry in EQUATIONS.items() if "skip" in entry}
-    assert not idle & (index.cited_by_code().keys() | index.cited_by_tests().keys()), (
-        "remove its `skip`"
-    )
-
-
-def test_an_equation_says_nothing_else_than_the_head_of_its_file_explains():
-    said = {key for entry in EQUATIONS.values() for key in entry}
-    assert said <= {"title", "where", "kind", "ours", "skip", "tex"}
-
-
-def test_each_equation_is_shown():
-    unseen = {i for i in of_kind("code", "law", "table") if not index.formulas(i)}
-    assert unseen == {"HEX-3.2c"}, "no formula: a cache of masks is none"
-
-
-def test_nothing_cites_an_unknown_equation():
-    idle = {
-        spec
-        for path in SUITE.rglob("test_*.py")
-        for spec, _ in index.spec_marked_tests(path, idle=True)
-    }
-    cited = (
-        index.cited_by_code().keys()
-        | index.cited_by_tests().keys()
-        | index.cited_by_benches()
-        | idle
-    )
-    assert not cited - EQUATIONS.keys()
-
-
-def test_only_a_test_that_takes_an_implementation_counts(tmp_path):
-    lines = (
-        "pytestmark = pytest.mark.spec('HubKV-5')",
-        "@pytest.mark.spec('HubKV-6')\ndef test_hubs(impl, x): ...",
-        "@pytest.mark.spec('HubKV-7')\ndef test_a_theorem(x): ...",
-    )
-    file = tmp_path / "test_some.py"
-    file.write_text("\n".join(lines))
-    assert index.spec_marked_tests(file) == [("HubKV-5", "test_hubs"), ("HubKV-6", "test_hubs")]
-    idle = [("HubKV-5", "test_a_theorem"), ("HubKV-7", "test_a_theorem")]
-    assert index.spec_marked_tests(file, idle=True) == idle
+def test_what_is_cited_exists_and_no_test_cites_a_timing_or_what_is_skipped():
+    files = SUITE.rglob("test_*.py")
+    idle = {spec for path in files for spec, _ in index.spec_marked_tests(path, idle=True)}
+    tested = index.cited_by_tests().keys()
+    cited = index.cited_by_code().keys() | tested
+    assert not (cited | index.cited_by_benches() | idle) - EQUATIONS.keys()
+    assert not set(of_kind("bench")) & tested
+    assert not {i for i, entry in EQUATIONS.items() if "skip" in entry} & cited
 
 
 def test_a_method_of_no_paper_is_listed_by_its_docstring_and_only_there():
     text = "Score it.\n\nSource:\n    Other-TOVA: Oren et al.,\n    2024.\n\nReading:\n    C3."
     entry = dict(title="Score it", where="Oren et al., 2024", kind="code", ours=True)
     assert index.other_methods([text, "Source:\n    Other-Bare, HubKV-6."]) == {"Other-TOVA": entry}
-    on_file = tomllib.loads((DOCS / "equations.toml").read_text())
-    assert not [spec for spec in on_file if spec.startswith("Other-")]
 
 
 def test_every_function_states_its_source():
@@ -145,8 +82,13 @@ def test_every_function_states_its_source():
 
 
 def test_a_public_name_is_shown_once_on_its_files_page():
-    pages = {name: [page_of(name)] for name in reference.__all__}
-    assert pages_by_name() == pages | {"types": [DOCS / "kinds.md"]}
+    shown = Counter(
+        (place.rpartition(".")[2], path)
+        for path in DOCS.rglob("*.md")
+        for place in SHOWN.findall(path.read_text())
+    )
+    wanted = Counter((name, page_of(name)) for name in reference.__all__)
+    assert shown == wanted + Counter([("types", DOCS / "kinds.md")])
 
 
 @pytest.mark.parametrize("file", FILES, ids=str)

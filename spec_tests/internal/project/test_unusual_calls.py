@@ -33,19 +33,15 @@ def test_a_body_gets_numbers_of_python(number):
 
 
 @pytest.mark.parametrize("kv", [reference, optimized])
-def test_counts_of_fractions_are_exact(kv):
+def test_counts_of_fractions_are_exact_and_members_of_an_enumeration_are_integers(kv):
     """No float is five sixths: the removed share would be more than asked."""
     fraction = Fraction(5, 6)
     assert kv.kept_count(6, ratio=fraction) == kv.retain(torch.rand(6), ratio=fraction).sum() == 1
+    assert kv.retain(torch.rand(8), keep=IntEnum("few", {"FOUR": 4}).FOUR).sum() == 4
     keys, x = torch.rand(1, 6, 2), torch.rand(1, 6)
     scored = reference.Scored(x, x < 0)
     assert kv.select(keys, keys, scored, ratio=fraction, refinement=kv.HubSettings()).sum() == 1
     assert torch.equal(kv.gate(x, x / 2, fraction), kv.gate(x, x / 2, 5 / 6))
-
-
-def test_members_of_an_enumeration_are_integers():
-    few = IntEnum("few", {"FOUR": 4})
-    assert optimized.retain(torch.arange(8.0)[None], keep=few.FOUR).sum() == 4
 
 
 def test_the_selectivity_of_scores_whose_squares_underflow():
@@ -64,12 +60,6 @@ def test_gains_whose_sum_is_infinite_are_ranked_in_double_precision(huge):
     weights[huge] = 2e38
     weights[huge, 3, 5], weights[huge, :, 9] = 0, 3e38
     assert_equal(optimized.greedy(weights, 5), reference.greedy(weights, 5))
-
-
-@pytest.mark.parametrize("name", ["head_weights", "ungated_refine", "hubkv_refine"])
-def test_an_infinite_exponent_of_heads_is_refused(name):
-    with pytest.raises(ValueError, match="tau must be finite and >= 0, got inf"):
-        getattr(optimized, name)(**GOOD[name] | dict(tau=torch.inf, maximum=torch.inf))
 
 
 def faked(call, *x):

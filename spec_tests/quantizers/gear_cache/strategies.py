@@ -91,9 +91,7 @@ def is_partial_block(x):
 
 DRAWN = dict(gear_prefill=is_partial_prompt, gear_append=is_partial_block)
 
-INPUTS = dict(
-    gear_read=st.fixed_dictionaries(dict(cache=gear_caches(), exact_outliers=st.booleans()))
-)
+INPUTS = dict(gear_read=dict(cache=gear_caches(), exact_outliers=st.booleans()))
 
 prompt: dict[str, Any] = dict(
     keys=keys, values=values, bits=4, outliers=0.3, rank=2, decoded_rank=1, block=4, fill=True,

@@ -1,18 +1,14 @@
 """Strategies for rows with outliers."""
 
+from functools import partial
+
 from hypothesis import strategies as st
 
 from spec_tests.quantizers.kivi.strategies import keys
-from spec_tests.strategies import heads, importance
+from spec_tests.strategies import importance, of_one_shape
 
 shares = st.sampled_from([0.0, 0.02, 0.25, 0.5, 1.0])
-
-
-@st.composite
-def outlier_mask(draw):
-    """Rows, and any share of outliers."""
-    shape = (*draw(heads), draw(st.integers(0, 12)))
-    return dict(x=draw(importance(*shape, low=-4, high=4)), ratio=draw(shares))
-
+x = partial(importance, low=-4, high=4)
+INPUTS = dict(outlier_mask=of_one_shape(x=x, ratio=shares))
 
 GOOD = dict(outlier_mask=dict(x=keys, ratio=0.3))

@@ -3,24 +3,18 @@
 from hypothesis import strategies as st
 
 from spec_tests.hex.kcvt.strategies import widths
-from spec_tests.hex.size.strategies import bad_prompts
+from spec_tests.hex.size.strategies import bad_prompts, prompts
 from spec_tests.strategies import Refusal
 
 INPUTS = dict(
-    kivi_share=st.fixed_dictionaries(
-        dict(
-            bits=widths,
-            group=st.integers(1, 128),
-            residual=st.integers(0, 128),
-            tokens=st.integers(1, 6000),
-        )
+    kivi_share=dict(
+        bits=widths,
+        group=st.integers(1, 128),
+        residual=st.integers(0, 128),
+        tokens=st.integers(1, 6000),
     ),
-    quantizer_sizes=st.fixed_dictionaries(
-        dict(
-            prompts=st.lists(st.integers(1, 6000), min_size=1, max_size=3).map(tuple),
-            kv_heads=st.integers(1, 40),
-            width=st.sampled_from([64, 128]),
-        )
+    quantizer_sizes=dict(
+        prompts=prompts, kv_heads=st.integers(1, 40), width=st.sampled_from([64, 128])
     ),
 )
 

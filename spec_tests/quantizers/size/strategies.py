@@ -4,11 +4,10 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.hex.kcvt.strategies import widths
+from spec_tests.hex.size.strategies import dtypes
 from spec_tests.quantizers.gear_cache.strategies import cache, gear_caches
 from spec_tests.quantizers.kivi.strategies import bad_layout, kivi_caches, kivi_settings, layout
 from spec_tests.quantizers.outliers.strategies import shares
-
-dtypes = st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64])
 
 
 @st.composite
@@ -23,17 +22,15 @@ def kivi_size(draw):
 
 
 INPUTS = dict(
-    quantizer_bytes=st.fixed_dictionaries(dict(cache=kivi_caches() | gear_caches())),
-    gear_size=st.fixed_dictionaries(
-        dict(
-            tokens=st.integers(0, 40),
-            bits=widths,
-            outliers=shares,
-            rank=st.integers(0, 5),
-            kv_heads=st.integers(1, 3),
-            width=st.integers(1, 5),
-            dtype=dtypes,
-        )
+    quantizer_bytes=dict(cache=kivi_caches() | gear_caches()),
+    gear_size=dict(
+        tokens=st.integers(0, 40),
+        bits=widths,
+        outliers=shares,
+        rank=st.integers(0, 5),
+        kv_heads=st.integers(1, 3),
+        width=st.integers(1, 5),
+        dtype=dtypes,
     ),
 )
 

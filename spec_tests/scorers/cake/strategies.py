@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from spec_tests.attention.strategies import query_refusals
 from spec_tests.scorers.padding_masks import bad_padding, batches, groups, key_heads, lengths, masks
-from spec_tests.strategies import Refusal, gaussian_tensor, signed_sixteenths
+from spec_tests.strategies import Refusal, signed_numbers
 
 temperatures = st.sampled_from([0.5, 1.0, 2.0])
 
@@ -16,7 +16,7 @@ def observation_window_inputs(draw, batch=batches):
     batch, width, window = draw(batch), draw(st.integers(1, 3)), draw(st.sampled_from([2, 3, 2, 4]))
     kv_heads, group, tokens = draw(key_heads), draw(groups), draw(lengths)
     count = draw(st.integers(min(window, tokens), tokens))
-    number = draw(st.sampled_from([signed_sixteenths, gaussian_tensor]))
+    number = draw(signed_numbers)
     return dict(
         queries=draw(number(*batch, kv_heads * group, count, width)),
         keys=draw(number(*batch, kv_heads, tokens, width)),

@@ -8,19 +8,18 @@ from spec_tests.scorers.padding_masks import bad_padding, batches, groups, key_h
 from spec_tests.scorers.query_statistics.strategies import (
     keys,
     moments,
-    numbers,
     statistics,
     valid,
     values,
 )
-from spec_tests.strategies import Refusal
+from spec_tests.strategies import Refusal, signed_numbers
 
 
 @st.composite
 def expected_attention(draw):
     """Inputs with grouped heads; one rotation for all rows, or one each."""
     batch, kv_heads, group = draw(batches), draw(key_heads), draw(groups)
-    tokens, width, number = draw(lengths), draw(st.integers(1, 3)), draw(numbers)
+    tokens, width, number = draw(lengths), draw(st.integers(1, 3)), draw(signed_numbers)
     one, each = draw(number(width, width)), draw(number(*batch, width, width))
     return dict(
         statistics=draw(statistics(batch, kv_heads * group, width, number)),

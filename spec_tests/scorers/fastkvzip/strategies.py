@@ -5,9 +5,7 @@ from hypothesis import strategies as st
 
 from reference import GateWeights
 from spec_tests.scorers.padding_masks import bad_padding, batches, key_heads, lengths, masks
-from spec_tests.strategies import Refusal, gaussian_tensor, importance, signed_sixteenths
-
-numbers = st.sampled_from([signed_sixteenths, gaussian_tensor])
+from spec_tests.strategies import Refusal, importance, signed_numbers
 
 
 @st.composite
@@ -30,7 +28,7 @@ def gates(draw, hidden, number):
 def fastkvzip(draw):
     """Hidden states of any width, and recent windows that may cover all tokens."""
     batch, tokens, width = draw(batches), draw(lengths), draw(st.integers(1, 3))
-    number = draw(numbers)
+    number = draw(signed_numbers)
     return dict(
         hidden=draw(number(*batch, tokens, width)),
         weights=draw(gates(width, number)),

@@ -13,9 +13,8 @@ from spec_tests.scorers.padding_masks import (
     masks,
     with_last_token_padded,
 )
-from spec_tests.strategies import Refusal, gaussian_tensor, importance, longer, signed_sixteenths
+from spec_tests.strategies import Refusal, importance, longer, signed_numbers
 
-numbers = st.sampled_from([signed_sixteenths, gaussian_tensor])
 some = st.sampled_from([(2,), ()])
 
 
@@ -25,7 +24,7 @@ def context(draw, busy):
     batch, sinks = draw(some if busy else batches), draw(st.integers(0, 2 if busy else 4))
     kv_heads, group = draw(key_heads.filter(bool) if busy else key_heads), draw(groups)
     tokens, width = draw(lengths), draw(st.integers(1, 3))
-    tokens, number = max(tokens, sinks + 1) if busy else tokens, draw(numbers)
+    tokens, number = max(tokens, sinks + 1) if busy else tokens, draw(signed_numbers)
     keys = dict(
         keys=draw(number(*batch, kv_heads, tokens, width)),
         chunk=draw(st.integers(1, 4 if busy else 8)),

@@ -5,9 +5,7 @@ from hypothesis import strategies as st
 
 from reference import QueryStatistics
 from spec_tests.scorers.padding_masks import bad_padding, batches, key_heads, lengths, masks
-from spec_tests.strategies import gaussian_tensor, signed_sixteenths
-
-numbers = st.sampled_from([signed_sixteenths, gaussian_tensor])
+from spec_tests.strategies import signed_numbers
 
 
 @st.composite
@@ -30,7 +28,7 @@ def statistics(draw, batch, heads, width, number):
 def query_statistics(draw):
     """A chunk of queries, with or without earlier statistics."""
     batch, heads, width = draw(batches), draw(key_heads), draw(st.integers(1, 3))
-    chunk, number = draw(lengths), draw(numbers)
+    chunk, number = draw(lengths), draw(signed_numbers)
     valid = past = None
     if draw(st.booleans()):
         past = draw(statistics(batch, heads, width, number))
