@@ -12,7 +12,7 @@ from spec_tests.report.report_data import (
     verdicts,
 )
 from spec_tests.report.terminal import count_outcomes, follows_from_clause
-from spec_tests.report.tex import as_mathml
+from spec_tests.report.tex import as_text
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f23; --paper: #fff; --faint: #57606a; --line: #d0d7de;
@@ -37,8 +37,8 @@ th, td { text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px s
 .pair { display: grid; grid-template-columns: 1fr 1fr; gap: 0 1rem; }
 @media (max-width: 40rem) { .pair { grid-template-columns: 1fr; } }
 .fails { color: var(--bad); } .passes { color: var(--good); } .faint { color: var(--faint); }
-.equation { overflow-x: auto; padding: .25rem 0; }
-math { font-size: 1.1rem; } p { margin: .5rem 0; } ul { margin: .25rem 0; padding-left: 1.25rem; }
+p { margin: .5rem 0; } .equation { font-family: math, serif; font-size: 1.1rem; }
+ul { margin: .25rem 0; padding-left: 1.25rem; }
 summary { cursor: pointer; }
 :focus-visible { outline: 2px solid currentColor; outline-offset: 2px; }
 a { color: inherit; }
@@ -110,7 +110,9 @@ def function_article(card: dict[str, Any]) -> str:
         f'<span class="faint">({escape(part["where"])})</span></li>\n'
         for part in card["equations"]
     )
-    printed = "".join(f'<div class="equation">{as_mathml(tex)}</div>\n' for tex in card["printed"])
+    printed = "".join(
+        f'<p class="equation">{escape(as_text(tex))}</p>\n' for tex in card["printed"]
+    )
     if card["failures"]:
         words = f"fails {card['failed']} of {card['failed'] + card['passed']} tests"
     else:
@@ -155,8 +157,6 @@ def claim_html(data: dict[str, Any]) -> str:
     sentence = code_in_backticks(data["claim"][:1].upper() + data["claim"][1:])
     where = escape("; ".join(f"{part['id']}, {part['where']}" for part in data["equations"]))
     parts = [f'<p>{sentence}. <span class="faint">{where}</span></p>\n']
-    if data["hunts"]:
-        parts.append(f"<p>It detects: {escape(data['hunts'])}.</p>\n")
     if data["expected_to_fail"] is not None:
         parts.append(f"<p>Expected to fail: {escape(data['expected_to_fail'])}</p>\n")
     if data["snippet"]:

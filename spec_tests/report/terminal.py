@@ -107,8 +107,6 @@ def failure_lines(number: int, failure: dict[str, Any]) -> Iterator[Line]:
     yield f"  {number}. {heading} (level: {failure['level']})", STRONG
     ids = "; ".join(f"{e['id']}, {e['where']}" for e in first["equations"])
     yield from wrap_paragraph(first["claim"] + f" ({ids})" * bool(ids), "     ")
-    if first["hunts"]:
-        yield from labelled_paragraph("detects", first["hunts"])
     if first["expected_to_fail"] is not None:
         yield f"     expected to fail: {first['expected_to_fail']}", PLAIN
     program = [
@@ -125,7 +123,7 @@ def failure_lines(number: int, failure: dict[str, Any]) -> Iterator[Line]:
         yield from wrap_paragraph(first["message"], "     ")
     for likely in failure["causes"]:
         yield from labelled_paragraph("likely", likely)
-    others = list(dict.fromkeys(claim_text(c) for c in claims[1:] if c["claim"] != first["claim"]))
+    others = list(dict.fromkeys(c["claim"] for c in claims[1:] if c["claim"] != first["claim"]))
     if others:
         yield from labelled_paragraph("also fails", "; ".join(others))
 
@@ -138,11 +136,6 @@ def labelled_paragraph(label: str, text: str) -> Iterator[Line]:
 def shorten_line(line: str) -> str:
     """Return the ends of a line that is too long."""
     return f"{line[:70]}{CUT}{line[-20:]}"
-
-
-def claim_text(claim: dict[str, Any]) -> str:
-    """Return a claim; for a vector, with the bug that it detects."""
-    return claim["claim"] + (f" (detects: {claim['hunts']})" if claim["hunts"] else "")
 
 
 def count_outcomes(counts: dict[str, int]) -> str:
