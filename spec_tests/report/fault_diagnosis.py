@@ -247,8 +247,8 @@ def double_single_axes(name: str, inputs: Inputs) -> Inputs:
 def differ(inputs: Any, others: Any) -> bool:
     """Whether tensors differ in dtype, shape, a number or the sign of a zero."""
     return any(
-        one.dtype != other.dtype or not torch.equal(bits(one), bits(other))
-        for one, other in zip(tensors(inputs), tensors(others), strict=True)
+        before.dtype != after.dtype or not torch.equal(bits(before), bits(after))
+        for before, after in zip(tensors(inputs), tensors(others), strict=True)
     )
 
 

@@ -22,6 +22,7 @@ from spec_tests.report.axis_names import (
 )
 from spec_tests.report.calls import Call
 from spec_tests.report.fault_diagnosis import (
+    EDGES,
     Fault,
     Inputs,
     differ,
@@ -39,29 +40,49 @@ Cut = Callable[[Inputs], Inputs | None]
 
 
 def shrink_fault(fault: Fault, call: Call) -> Fault:
-    """Return a fault of the same kind and edge on a smaller input."""
+    """Return a fault of the same kind and edge on a smaller input.
+
+    A fault on ordinary input stays on ordinary input.
+    """
     edge, plainer = needed_edge_and_simpler_inputs(call, fault.kind)
-    inputs = plainer if edge == fault.edge else call.inputs
+    call = repeat_call(call, plainer) if edge == fault.edge else call
+    ordinary = not fault.edge and is_ordinary(call.name, call.inputs)
+
+    def shows_fault(made: Call) -> bool:
+        if ordinary and not is_ordinary(call.name, made.inputs):
+            return False
+        kind = fault_kind(call.name, made.inputs, made.outcome, patient=False)
+        return kind == fault.kind and (not fault.edge or needs_only_edge(fault.edge, made, kind))
+
     with suppress(DoesNotEnd), Limit(SECONDS).on(call.name):
-        before: Inputs | None = None
-        while before is not inputs:
-            before = inputs
-            for cut in cuts(call.name, inputs):
-                while (smaller := cut(inputs)) is not None and shows(fault, call, smaller):
-                    inputs = smaller
-    made = repeat_call(call, inputs)
-    if not shows(fault, call, inputs):
+        before = None
+        while before is not call:
+            before = call
+            for cut in cuts(call.name, call.inputs):
+                while (smaller := cut(call.inputs)) is not None:
+                    if not shows_fault(made := repeat_call(call, smaller)):
+                        break
+                    call = made
+    if not shows_fault(call) or not needs_only_edge(fault.edge, call, fault.kind):
         return fault  # it is random, or needs another edge too
-    return fault._replace(call=made, expected=outcome_of(getattr(reference, call.name), inputs))
+    expected = outcome_of(getattr(reference, call.name), call.inputs)
+    return fault._replace(call=call, expected=expected)
 
 
-def shows(fault: Fault, call: Call, inputs: Inputs) -> bool:
-    """Whether a call with these inputs has the fault, and no edge that it does not need."""
-    made = repeat_call(call, inputs)
-    if fault_kind(call.name, inputs, made.outcome, patient=False) != fault.kind:
-        return False
-    edge, plainer = needed_edge_and_simpler_inputs(made, fault.kind)
-    return edge == fault.edge and not differ(plainer, inputs)
+def needs_only_edge(edge: str, call: Call, kind: str) -> bool:
+    """Whether a call's fault needs an edge, and its inputs have no removable one before it."""
+    found, plainer = needed_edge_and_simpler_inputs(call, kind)
+    return found == edge and not differ(plainer, call.inputs)
+
+
+def is_ordinary(name: str, inputs: Inputs) -> bool:
+    """Whether inputs have no property that can be removed."""
+    others = (change(name, inputs) for change in EDGES.values())
+    return not any(
+        differ(less, inputs)
+        and not isinstance(outcome_of(getattr(reference, name), less), Exception)
+        for less in others
+    )
 
 
 def repeat_call(call: Call, inputs: Inputs) -> Call:
@@ -74,8 +95,8 @@ def repeat_call(call: Call, inputs: Inputs) -> Call:
 def cuts(name: str, inputs: Inputs) -> Iterator[Cut]:
     """Yield functions that reduce inputs, or return None where they do not apply.
 
-    They drop an optional argument, cut a half or an end of an axis, set a tensor to 0 or round it,
-    round a number, and lower a count.
+    They drop an optional argument, cut a half or an end of an axis, and give tensors and numbers
+    a shorter text.
     """
     spec = signature(getattr(reference, name)).parameters
     for key, value in inputs.items():
@@ -93,11 +114,8 @@ def cuts(name: str, inputs: Inputs) -> Iterator[Cut]:
         if isinstance(value, Tensor):
             for change in (torch.zeros_like, replace_by_ranks, round_decimals):
                 yield partial(simplify_tensor, key, field, change)
-    for key in inputs:
-        yield partial(simplify_number, key, lambda _: 0.5)
-        yield partial(simplify_number, key, partial(round, ndigits=2))
-        yield partial(lower_count, key, lambda n: n // 2)
-        yield partial(lower_count, key, lambda n: n - 1)
+        elif isinstance(value, float) and not field:
+            yield partial(set_to_half, key)
 
 
 def drop_argument(default: Any, key: str, inputs: Inputs) -> Inputs | None:
@@ -124,8 +142,8 @@ def replace_by_ranks(tensor: Tensor) -> Tensor:
     fits = (tensor >= 0) & tensor.isfinite() | (tensor == -torch.inf)
     if not tensor.is_floating_point() or not tensor.numel() or not fits.all():
         return tensor
-    _, place = tensor.unique(return_inverse=True)
-    return ((place + 1) / 2 ** (int(place.max()) + 1).bit_length()).to(tensor.dtype)
+    _, ranks = tensor.unique(return_inverse=True)
+    return ((ranks + 1) / 2 ** (int(ranks.max()) + 1).bit_length()).to(tensor.dtype)
 
 
 def round_decimals(tensor: Tensor) -> Tensor:
@@ -136,18 +154,9 @@ def round_decimals(tensor: Tensor) -> Tensor:
     return made.round(decimals=2) if (made.abs() < WHOLE).all() else made
 
 
-def simplify_number(key: str, change: Callable[[float], float], inputs: Inputs) -> Inputs | None:
-    """Return inputs with a float changed to one of a shorter text, else None."""
-    if not isinstance(value := inputs.get(key), float):
-        return None
-    made = change(value)
-    return {**inputs, key: made} if len(repr(made)) < len(repr(value)) else None
-
-
-def lower_count(key: str, less: Callable[[int], int], inputs: Inputs) -> Inputs | None:
-    """Return inputs with a count above 1 lowered, else None."""
-    value = inputs.get(key)
-    return {**inputs, key: less(value)} if type(value) is int and value > 1 else None
+def set_to_half(key: str, inputs: Inputs) -> Inputs | None:
+    """Return inputs with a number of a longer text set to a half, else None."""
+    return {**inputs, key: 0.5} if len(repr(inputs.get(key, 0))) > len("0.5") else None
 
 
 def shorten_axis(

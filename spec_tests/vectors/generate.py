@@ -41,6 +41,7 @@ LARGEST = 320
 LONGEST = 4000
 """Characters of the inputs of a bad call."""
 ERRORS = {ValueError: "value", TypeError: "type"}
+EVERY_CHECK: Any = [*HealthCheck]
 Vector = dict[str, Any]
 Inputs = dict[str, Any]
 
@@ -49,7 +50,7 @@ def generated(name: str) -> list[Vector]:
     """Return the generated vectors of a function: ordinary input, edges, refusals."""
     found = sorted(results(name), key=lambda vector: vector["level"] == "edges")
     found += refusals(name)
-    return [{"id": f"{name.replace('_', '-')}-{at}"} | one for at, one in enumerate(found, 1)]
+    return [{"id": f"{name.replace('_', '-')}-{at}"} | case for at, case in enumerate(found, 1)]
 
 
 def results(name: str) -> Iterator[Vector]:
@@ -97,7 +98,7 @@ def draws(name: str) -> list[Inputs]:
         database=None,
         deadline=None,
         phases=[Phase.generate],
-        suppress_health_check=[*HealthCheck],
+        suppress_health_check=EVERY_CHECK,
     )
     @given(INPUTS[name])
     def draw(inputs: Inputs) -> None:
@@ -237,7 +238,7 @@ def main(names: list[str]) -> None:
         file = HERE.joinpath(*home.split("."), "generated.json")
         before = json.loads(file.read_text()) if file.exists() else []
         found = generated(name)
-        kept = [one for one in before if one["function"] != name]
+        kept = [case for case in before if case["function"] != name]
         write_atomically(file, as_lines([*kept, *found]))
         print(f"{name}: {len(found)} vectors in {file.relative_to(HERE.parent)}")
 

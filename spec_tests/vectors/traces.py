@@ -227,13 +227,13 @@ def as_json(name: str) -> Inputs:
     flags = dict.fromkeys(flag for name, given in plain.calls for flag in flags_of(name, given))
     return {
         "id": name,
-        "spec": list(dict.fromkeys(one for f in functions for one in source_equations(f))),
+        "spec": list(dict.fromkeys(spec for f in functions for spec in source_equations(f))),
         "functions": functions,
         "hunts": trace.hunts,
         "origin": "generated",
         "level": "values",
         "flags": [*flags],
-        "reading": list(dict.fromkeys(one for f in functions for one in readings_of(f))),
+        "reading": list(dict.fromkeys(reading for f in functions for reading in readings_of(f))),
         "steps": steps,
     }
 

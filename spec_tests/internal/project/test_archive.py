@@ -25,9 +25,9 @@ from spec_tests.mutants.patched_source import patched_reference
 from spec_tests.vectors.__main__ import main
 from spec_tests.vectors.archive import files, packed
 from spec_tests.vectors.flags import flags_of, level_of, readings_of
-from spec_tests.vectors.generate import answer, generated
 from spec_tests.vectors.generate import as_json as as_inputs
-from spec_tests.vectors.judge import check, generated_vectors, judge_trace, judge_vector, traces
+from spec_tests.vectors.generate import generated
+from spec_tests.vectors.judge import generated_vectors, judge_trace, judge_vector, traces
 from spec_tests.vectors.traces import as_json
 
 FORM = json.loads((HERE / "vectors.schema.json").read_text())
@@ -132,16 +132,6 @@ def test_every_function_with_a_long_axis_has_a_long_vector_or_agreement():
         first = next(long_inputs(name), None)
         committed = ids.get(f"{name.replace('_', '-')}-long-1")
         assert committed == (first and as_inputs(first)), f"generate --long for {name}"
-
-
-@pytest.mark.parametrize("name", ["attention", "hex_append"])
-def test_results_computed_anew_are_the_committed_ones(name):
-    """Equal within the stated tolerance: another processor may sum in another order."""
-    for vector in generated_vectors()[name]:
-        made = answer(name, read(vector["inputs"]))
-        result = read(made["expected"])
-        check(result, read(vector["expected"]), vector.get("tolerance"), vector["id"])
-        assert ("tolerance" in made) == ("tolerance" in vector)
 
 
 def test_a_trace_made_anew_is_the_committed_one():
