@@ -41,7 +41,7 @@ def section(module: dict[str, Any], level: str) -> str:
     cards = [card for card in module["functions"] if card["failures"]]
     blocks = [
         f"<h2>{escape(module['module'])}</h2>\n",
-        block(verdict_lines(module, level, named=True, complete=True)),
+        block(verdict_lines(module, level, named=True, complete=False)),
         *(f"<h3>{escape(c['function'])}</h3>\n{block(card_lines(c, whole=True))}" for c in cards),
         *(block(failure_lines(1, failure, whole=True)) for failure in module["elsewhere"]),
     ]
@@ -50,5 +50,8 @@ def section(module: dict[str, Any], level: str) -> str:
 
 def block(lines: Iterable[Line]) -> str:
     """Return coloured lines as HTML."""
-    spans = [f'<span class="{" ".join(colour)}">{escape(text)}</span>' for text, colour in lines]
-    return f'<pre tabindex="0">{chr(10).join(spans).strip()}</pre>\n'
+    parts = [
+        f'<span class="{" ".join(colour)}">{escape(text)}</span>' if colour else escape(text)
+        for text, colour in lines
+    ]
+    return f'<pre tabindex="0">{chr(10).join(parts).strip()}</pre>\n'

@@ -99,21 +99,22 @@ def follows_from_clause(failure: dict[str, Any]) -> str:
 
 
 def failure_lines(number: int, failure: dict[str, Any], whole: bool = False) -> Iterator[Line]:
-    """Yield the lines of one failure: heading, examples, likely cause, other claims of that cause.
+    """Yield the lines of one failure: heading, example, likely cause, other claims of that cause.
 
-    It is one example, in which long lines are cut, or the `whole` of all.
+    Of the other claims it is the sentence, or the `whole` of their examples, too.
     """
     first, *others = failure["claims"]
     yield "", PLAIN
     heading = failure["heading"][:1].upper() + failure["heading"][1:]
     yield f"  {number}. {heading} (level: {failure['level']})", STRONG
-    for claim in failure["claims"] if whole else [first]:
-        yield from claim_lines(claim, whole)
-        yield from [("", PLAIN)] * whole
+    yield from claim_lines(first, whole)
     for likely in failure["causes"]:
         yield from labelled_paragraph("likely", likely)
-    also = dict.fromkeys(claim["claim"] for claim in others if claim["claim"] != first["claim"])
-    if also and not whole:
+    if whole:
+        for claim in others:
+            yield "", PLAIN
+            yield from claim_lines(claim, whole)
+    elif also := dict.fromkeys(c["claim"] for c in others if c["claim"] != first["claim"]):
         yield from labelled_paragraph("also fails", "; ".join(also))
 
 

@@ -59,18 +59,14 @@ def run(*words):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (100000 * "[", "must be a report of --report-json: "),
-        ('{"format": 1}', "must be a report of format 2, got 1"),
-        ('{"format": 2, "modules": [{"module": "one"}]}', "must .*json: KeyError"),
-    ],
-)
-def test_a_file_that_is_no_report_is_named(tmp_path, text, says):
+NO_REPORTS = ("[" * 100000, "[]", '{"format": 1}', '{"format": 2, "modules": [{}]}')
+
+
+@pytest.mark.parametrize("text", NO_REPORTS, ids=len)
+def test_a_file_that_is_no_report_is_named(tmp_path, text):
     file = tmp_path / "file.json"
     file.write_text(text)
-    with pytest.raises(ValueError, match=f"file.json {says}"):
+    with pytest.raises(ValueError, match="json must be a report of --report-json, "):
         read_columns([str(file)])
 
 
