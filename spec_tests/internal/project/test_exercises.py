@@ -67,7 +67,7 @@ MISTAKES = {
     "retain": (
         "torch.as_tensor(budget)[..., None]",
         "torch.as_tensor(budget)[..., None] + first.sum(-1, keepdim=True)",
-        "protected entries added on top of the budget",
+        "protected entries take their share of the budget",
     ),
     "cosine_matrix": (
         "torch.where(lengths > 0, (start * end).sum(-1) / lengths, 0).clamp(-1, 1)",
