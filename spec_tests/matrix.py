@@ -71,27 +71,22 @@ def read_report(file: Path) -> list[tuple[str, Verdicts]]:
     Raises:
         ValueError: the file is no report of this format, or has an equation that is not ours.
     """
-    try:
-        report = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{file} must be a report of --report-json: {error}") from error
-    version = report.get("format") if isinstance(report, dict) else None
-    if version != FORMAT:
-        raise ValueError(f"{file} must be a report of format {FORMAT}, got {version}")
     found: list[tuple[str, Verdicts]] = []
     try:
+        report = json.loads(file.read_text(encoding="utf-8"))
+        if report["format"] != FORMAT:
+            raise ValueError(f"its format must be {FORMAT}, got {report['format']}")
         for module in report["modules"]:
             said = {
                 spec: {level: verdicts[level] for level in LEVELS}
                 for spec, verdicts in module["equations"].items()
             }
             found.append((str(module["module"]), said))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{file} must be a report of --report-json: {error!r}") from error
+    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"{file} must be a report of --report-json, {error!r}") from error
     if unknown := {spec for _, said in found for spec in said} - equations().keys():
-        raise ValueError(
-            f"{file} has equations that are unknown here: {', '.join(sorted(unknown))}"
-        )
+        names = ", ".join(sorted(unknown))
+        raise ValueError(f"{file} has equations that are unknown here: {names}")
     return found
 
 

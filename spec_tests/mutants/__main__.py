@@ -6,12 +6,9 @@ the mutants of files under these.
 
 import json
 import sys
-from collections.abc import Callable
 from contextlib import redirect_stdout
-from functools import wraps
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -48,18 +45,6 @@ class Trial:
             pytest.skip("already detected")
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self, item: pytest.Item):
-        """Stop a law at the first failing example, which Hypothesis would otherwise rerun."""
-        law = getattr(getattr(item, "obj", None), "hypothesis", None)
-        if law is None:
-            return (yield)
-        body, law.inner_test = law.inner_test, stop_at_detection(law.inner_test)
-        try:
-            return (yield)
-        finally:
-            law.inner_test = body
-
-    @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo):
         """Record how a detecting test ended: only a failed assertion detects."""
         report = yield
@@ -69,25 +54,6 @@ class Trial:
             outcome = "failed" if failed else "crashed" if crashed else "passed"
             self.outcomes[mutant_name(impl)].append(outcome)
         return report
-
-
-class LawDetects(pytest.skip.Exception):
-    """Stop a law after a failed assertion; it is a skip, which Hypothesis passes through."""
-
-
-def stop_at_detection(body: Callable[..., None]) -> Callable[..., None]:
-    """Return the body of a law wrapped to end the law at a failed assertion."""
-
-    @wraps(body)
-    def law(*args: Any, **kwargs: Any) -> None:
-        try:
-            body(*args, **kwargs)
-        except (Exception, pytest.fail.Exception) as error:
-            if is_failed_assertion(error):
-                raise LawDetects("detected") from error
-            raise
-
-    return law
 
 
 def mutant_name(impl: Implementation) -> str:
@@ -101,7 +67,7 @@ def is_failed_assertion(error: BaseException) -> bool:
         return any(is_failed_assertion(part) for part in error.exceptions)
     if error.__cause__ is not None and is_failed_assertion(error.__cause__):
         return True
-    return isinstance(error, AssertionError | pytest.fail.Exception | LawDetects)
+    return isinstance(error, AssertionError | pytest.fail.Exception)
 
 
 def run(*words: str, places: tuple[str, ...] = ("",)) -> dict[str, list[str]]:

@@ -205,22 +205,6 @@ def needed_edge_and_simpler_inputs(
     return "" if all(tensor.numel() for tensor in tensors(inputs)) else "empty", inputs
 
 
-def needs_only_edge(edge: str, call: Call, kind: str) -> bool:
-    """Whether a call's fault needs an edge, and its inputs have no removable one before it."""
-    found, plainer = needed_edge_and_simpler_inputs(call, kind)
-    return found == edge and not differ(plainer, call.inputs)
-
-
-def is_ordinary(name: str, inputs: Inputs) -> bool:
-    """Whether inputs have no property that can be removed."""
-    others = (change(name, inputs) for change in EDGES.values())
-    return not any(
-        differ(less, inputs)
-        and not isinstance(outcome_of(getattr(reference, name), less), Exception)
-        for less in others
-    )
-
-
 def has_layout_or_gradients(edge: str, call: Call) -> bool:
     """Whether the passed tensors have a property that a copy loses: their layout or gradients."""
     if edge == "layout":
@@ -263,8 +247,8 @@ def double_single_axes(name: str, inputs: Inputs) -> Inputs:
 def differ(inputs: Any, others: Any) -> bool:
     """Whether tensors differ in dtype, shape, a number or the sign of a zero."""
     return any(
-        one.dtype != other.dtype or not torch.equal(bits(one), bits(other))
-        for one, other in zip(tensors(inputs), tensors(others), strict=True)
+        before.dtype != after.dtype or not torch.equal(bits(before), bits(after))
+        for before, after in zip(tensors(inputs), tensors(others), strict=True)
     )
 
 

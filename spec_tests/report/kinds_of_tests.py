@@ -1,17 +1,15 @@
 """The kinds of tests that exist for each function, and whether they were run."""
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from spec_tests.functions_called_by_tests import (
-    functions_called_by,
+    functions_in_text,
     functions_of_test,
     may_call_any,
-    names_by_function,
 )
 from spec_tests.implementation import Implementation, under_test
 from spec_tests.index import HERE
@@ -28,7 +26,7 @@ KINDS = {
 ORDER = (VECTORS, LAWS, "common laws", "agreement", "errors")
 """The order in which the tests of a named module run: the easiest to read come first."""
 OF_LEVEL = {"values": ORDER[:-1], "edges": ORDER[:-1], "errors": ORDER[-1:]}
-OURS = ("internal",)
+OURS = ("internal", "kernels")
 """Folders of tests of this repository."""
 NEEDS = "needs "
 Tests = Counter[tuple[str, str, str]]
@@ -49,8 +47,8 @@ def count_tests_by_function_and_kind(
 ) -> Tests:
     """Return the number of tests by module, function and kind.
 
-    It counts the `items` of the run, and the tests in files of which nothing was `collected`: the
-    paths on the command line left these files out.
+    It counts the `items` of the run, and one test for each file of which nothing was `collected`:
+    the paths on the command line left these files out.
     """
     found: Tests = Counter()
     for item in items:
@@ -60,28 +58,16 @@ def count_tests_by_function_and_kind(
     for file in (file for file in HERE.rglob("test_*.py") if file not in seen):
         if file.relative_to(HERE).parts[0] not in OURS:
             for impl in impls:
-                found.update((impl.name, n, kind_of(file)) for n in functions_tested_in(file, impl))
+                names = functions_tested_in(file, impl)
+                found.update((impl.name, name, kind_of(file)) for name in names)
     return Counter({of: n for of, n in found.items() if of[2] != "errors" or level == "errors"})
 
 
-def functions_tested_in(file: Path, impl: Implementation) -> Iterator[str]:
-    """Yield the functions of a module that each test of a file calls, once for each test."""
+def functions_tested_in(file: Path, impl: Implementation) -> frozenset[str]:
+    """Return the functions of a module that the tests of a file may call."""
     offered = impl.judged - impl.lacks
-    if not may_call_any(file, offered):
-        return
-    if file.parent == HERE:
-        yield from offered & (functions_with_vectors(file) if kind_of(file) == VECTORS else offered)
-        return
-    for test in names_by_function(file):
-        if test.startswith("test_") and impl.offers(names := functions_called_by(file, test)):
-            yield from names
-
-
-def functions_with_vectors(file: Path) -> frozenset[str]:
-    """Return the functions that have vectors in the files that a file of tests reads."""
-    stem = file.stem.removeprefix("test_")
-    vectors = [one for found in HERE.rglob(f"{stem}.json") for one in json.loads(found.read_text())]
-    return frozenset(one["function"] for one in vectors)
+    calls_by_name = may_call_any(file, frozenset())
+    return offered if calls_by_name else offered & functions_in_text(file)
 
 
 def run_state_by_kind(existing: Tests, ran: Tests, module: str, name: str) -> dict[str, str]:

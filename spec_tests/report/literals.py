@@ -25,8 +25,8 @@ INLINE = 60
 
 def snippet(module: str, own: dict[type, type], name: str, inputs: dict[str, Any]) -> str:
     """Return a program that makes one call and prints its result."""
-    place, _, attribute = module.partition(":")
-    alias = attribute or place
+    home, _, attribute = module.partition(":")
+    alias = attribute or home
     spec = signature(getattr(reference, name)).parameters
     given = [
         (key, literal(value, alias, own))
@@ -39,7 +39,7 @@ def snippet(module: str, own: dict[type, type], name: str, inputs: dict[str, Any
     body = f"print({alias}.{name}({inner}))"
     lines = ["import torch"] if "torch." in body else []
     lines += ["import reference"] if "reference." in body and alias != "reference" else []
-    lines += [f"from {place} import {attribute}" if attribute else f"import {place}"]
+    lines += [f"from {home} import {attribute}" if attribute else f"import {home}"]
     return "\n".join(lines) + f"\n\n{body}\n"
 
 
@@ -151,10 +151,10 @@ def first_difference(
     several = [isinstance(value, tuple | list) for value in (expected, actual)]
     if all(several) and len(expected) == len(actual):
         names = getattr(expected, "_fields", None)
-        for at, (one, other) in enumerate(zip(expected, actual, strict=True)):
-            if not equal(one, other):
-                path, inner, theirs = first_difference(one, other, equal)
-                return (f".{names[at]}" if names else f"[{at}]") + path, inner, theirs
+        for at, (right, wrong) in enumerate(zip(expected, actual, strict=True)):
+            if not equal(right, wrong):
+                path, right, wrong = first_difference(right, wrong, equal)
+                return (f".{names[at]}" if names else f"[{at}]") + path, right, wrong
     if not (isinstance(expected, Tensor) and isinstance(actual, Tensor)):
         return "", expected, actual
     cut = any(len(result_as_text(value)) > LIMIT for value in (expected, actual))
@@ -164,8 +164,8 @@ def first_difference(
     return "", expected, actual
 
 
-def index_of_largest_difference(one: Tensor, other: Tensor) -> list[int]:
+def index_of_largest_difference(expected: Tensor, actual: Tensor) -> list[int]:
     """Return the index of the largest difference between two tensors."""
-    apart = (one.double() - other.double()).abs().nan_to_num(torch.inf, posinf=torch.inf)
-    apart[one.isnan() & other.isnan() | (one == other)] = 0
+    apart = (expected.double() - actual.double()).abs().nan_to_num(torch.inf, posinf=torch.inf)
+    apart[expected.isnan() & actual.isnan() | (expected == actual)] = 0
     return [int(at) for at in torch.unravel_index(apart.argmax(), apart.shape)]

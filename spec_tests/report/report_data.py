@@ -45,6 +45,8 @@ KINDS = (
     faults.LENIENT,
     faults.OTHER_ERROR,
 )
+UNEXPECTED = "[XPASS(strict)] "
+"""Start of pytest's message on a test that passes although it was expected to fail."""
 MOST = 2
 """Largest number of mutants named as likely causes of a failure; with more, none is named."""
 
@@ -117,12 +119,12 @@ def module_report(
         for name in offered
     ]
     mended = [
-        {"test": test.nodeid, "reason": str(test.longrepr).removeprefix("[XPASS(strict)] ")}
-        for test, _, _ in tests
-        if str(getattr(test, "longrepr", "")).startswith("[XPASS(strict)]")
+        {"test": test.nodeid, "reason": str(test.longrepr).removeprefix(UNEXPECTED)}
+        for test, *_ in tests
+        if str(getattr(test, "longrepr", "")).startswith(UNEXPECTED)
     ]
     judged = judgements(found, functions, marks, level)
-    judged = {spec: told for spec, told in judged.items() if spec.startswith(impl.paper)}
+    judged = {spec: said for spec, said in judged.items() if spec.startswith(impl.paper)}
     not_asked: dict[str, dict[str, int]] = {spec: {} for spec in judged}
     for (module, spec, needs), number in sorted(existing.items()):
         if module == impl.name and spec in judged and needs.startswith(NEEDS):
@@ -155,32 +157,27 @@ def judgements(
     """
     asked = LEVELS[: LEVELS.index(level) + 1]
     columns = {card["function"]: verdicts(card, level) for card in functions}
-    bad = {}
+    bad: dict[str, set[str]] = {}
+    good = {*columns}
     for part in asked:
         claims = [claim for claim in found if claim["level"] == part]
-        upto = asked[: asked.index(part) + 1]
-        good = [n for n, said in columns.items() if "fails" not in [said[each] for each in upto]]
-        bad[part] = failing_equations(claims, good)
-        if part == "errors":  # tests of refusals are marked with no equation
-            lenient = (name for name, said in columns.items() if said[part] == "fails")
-            bad[part] = {spec for name in lenient for spec in source_equations(name)}
-    stated: dict[str, list[dict[str, str]]] = defaultdict(list)
+        failing = {name for name, said in columns.items() if said[part] == "fails"}
+        good -= failing
+        # tests of refusals are marked with no equation
+        lenient = {spec for name in failing for spec in source_equations(name)}
+        bad[part] = lenient if part == "errors" else failing_equations(claims, good)
+    stated: dict[str, list[str]] = defaultdict(list)
     for card in functions:
         for spec in source_equations(card["function"]) if card["passed"] + card["failed"] else ():
-            stated[spec].append(columns[card["function"]])
-    verdict_of = {}
-    for spec in sorted(equations(), key=equation_sort_key):
-        if spec in marks or spec in stated or any(spec in some for some in bad.values()):
-            said = {
-                part: verdict(
-                    spec in bad[part],
-                    [one[part] for one in stated[spec]],
-                    max(marks[spec], default=0) > LEVELS.index(part),
-                )
-                for part in asked
-            }
-            verdict_of[spec] = dict.fromkeys(LEVELS) | said
-    return verdict_of
+            stated[spec].append(card["function"])
+    judged = {}
+    for spec in sorted({*marks, *stated}.union(*bad.values()), key=equation_sort_key):
+        reached = max(marks[spec], default=0)
+        judged[spec] = dict.fromkeys(LEVELS) | {
+            part: verdict(spec in bad[part], [columns[n][part] for n in stated[spec]], reached > at)
+            for at, part in enumerate(asked)
+        }
+    return judged
 
 
 def count_passed_levels(outcome: str, said: dict[str, Any]) -> int:
@@ -191,19 +188,19 @@ def count_passed_levels(outcome: str, said: dict[str, Any]) -> int:
     return min(levels, default=0)
 
 
-def verdict(bad: bool, columns: list[str], held: bool) -> str:
+def verdict(bad: bool, columns: list[str], passed: bool) -> str:
     """Return the verdict of an equation at a level.
 
     Args:
         bad: a failure counts against the equation.
         columns: the verdicts of the functions that state it.
-        held: a test of it passed at this level.
+        passed: a test of it passed at this level.
     """
     if bad:
         return "fails"
     if {"in part", "not run"} & {*columns}:
         return "in part" if {*columns} - {"not run"} else "not run"
-    return "passes" if held and "–" not in columns else "untested"
+    return "passes" if passed and "–" not in columns else "untested"
 
 
 def failing_equations(found: Iterable[dict[str, Any]], good: Iterable[str]) -> set[str]:
@@ -262,14 +259,15 @@ def verdicts(card: dict[str, Any], level: str) -> dict[str, str]:
     bad = {failure["level"] for failure in card["failures"]}
     said = {}
     for part in LEVELS[: LEVELS.index(level) + 1]:
-        ran = {card["tests"].get(kind, "") for kind in OF_LEVEL[part]} - {""}
+        states = {card["tests"].get(kind, "") for kind in OF_LEVEL[part]} - {""}
         if part in bad:
             said[part] = "fails"
         elif part == "edges" and "values" in bad:
             said[part] = "–"
+        elif states == {"run"}:
+            said[part] = "passes"
         else:
-            some = ran - {"not run"}
-            said[part] = "passes" if ran == {"run"} else "in part" if some else "not run"
+            said[part] = "in part" if states - {"not run"} else "not run"
     return said
 
 
@@ -348,10 +346,10 @@ APART = ("lies", "kind", "edge", "level", "function", "vacuous", "follows")
 def likely_mutants(claims: list[dict[str, Any]]) -> list[str]:
     """Return the mutants that match the shown input and more than half of all inputs."""
     matches = Counter(mutant for claim in claims for mutant in claim["lies"])
-    asked = sum(bool(claim["snippet"]) for claim in claims)
+    inputs = sum(bool(claim["snippet"]) for claim in claims)
     best = max(matches.values(), default=0)
-    named = [mutant for mutant in claims[0]["lies"] if matches[mutant] == best and 2 * best > asked]
-    return named if len(named) <= MOST else []
+    named = [mutant for mutant in claims[0]["lies"] if matches[mutant] == best]
+    return named if len(named) <= MOST and 2 * best > inputs else []
 
 
 def lines_by_paper(seen: dict[str, dict[str, Any]]) -> list[str]:

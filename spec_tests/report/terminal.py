@@ -49,10 +49,10 @@ PLAIN: dict[str, bool] = {}
 BAD, GOOD, STRONG, FAINT = {"red": True}, {"green": True}, {"bold": True}, {"light": True}
 
 
-def card_lines(card: dict[str, Any]) -> Iterator[Line]:
-    """Yield the lines of the card of a failing function."""
+def card_lines(card: dict[str, Any], whole: bool = False) -> Iterator[Line]:
+    """Yield the lines of the card of a failing function, if `whole` with every input."""
     yield "", PLAIN
-    lenient = [failure for failure in card["failures"] if failure["kind"] == LENIENT]
+    lenient = [failure for failure in card["failures"] if failure["kind"] == LENIENT and not whole]
     if len(lenient) == len(card["failures"]):
         yield from missing_errors(card["function"], lenient, BAD | STRONG)
         return
@@ -65,7 +65,7 @@ def card_lines(card: dict[str, Any]) -> Iterator[Line]:
     for tex in card["printed"] if own else ():
         yield from wrap_paragraph(as_text(tex), "    ")
     for number, failure in enumerate(own, 1):
-        yield from failure_lines(number, failure)
+        yield from failure_lines(number, failure, whole)
     after = [failure for failure in rest if failure["follows"]]
     for names in dict.fromkeys(follows_from_clause(failure) for failure in after):
         claims = {
@@ -98,36 +98,42 @@ def follows_from_clause(failure: dict[str, Any]) -> str:
     return f"follows from {names} too"
 
 
-def failure_lines(number: int, failure: dict[str, Any]) -> Iterator[Line]:
-    """Yield the lines of one failure: heading, minimal example, and other claims of that cause."""
-    claims = failure["claims"]
-    first = claims[0]
+def failure_lines(number: int, failure: dict[str, Any], whole: bool = False) -> Iterator[Line]:
+    """Yield the lines of one failure: heading, example, likely cause, other claims of that cause.
+
+    Of the other claims it is the sentence, or the `whole` of their examples, too.
+    """
+    first, *others = failure["claims"]
     yield "", PLAIN
     heading = failure["heading"][:1].upper() + failure["heading"][1:]
     yield f"  {number}. {heading} (level: {failure['level']})", STRONG
-    ids = "; ".join(f"{e['id']}, {e['where']}" for e in first["equations"])
-    yield from wrap_paragraph(first["claim"] + f" ({ids})" * bool(ids), "     ")
-    if first["hunts"]:
-        yield from labelled_paragraph("detects", first["hunts"])
-    if first["expected_to_fail"] is not None:
-        yield f"     expected to fail: {first['expected_to_fail']}", PLAIN
-    program = [
-        line if len(line) < WIDE else shorten_line(line) for line in first["snippet"].splitlines()
-    ]
-    for line in program:
-        yield f"         {line}".rstrip(), FAINT
-    if CUT in "".join(program):
-        yield f"         {CUT.strip()} is cut: --report-html or --report-json have it whole", FAINT
-    if first["expected"]:
-        yield f"     {'expected':<10}{first['where']}  {first['expected']}", GOOD
-        yield f"     {'got':<10}{first['where']}  {first['got']}", BAD
-    else:
-        yield from wrap_paragraph(first["message"], "     ")
+    yield from claim_lines(first, whole)
     for likely in failure["causes"]:
         yield from labelled_paragraph("likely", likely)
-    others = list(dict.fromkeys(claim_text(c) for c in claims[1:] if c["claim"] != first["claim"]))
-    if others:
-        yield from labelled_paragraph("also fails", "; ".join(others))
+    if whole:
+        for claim in others:
+            yield "", PLAIN
+            yield from claim_lines(claim, whole)
+    elif also := dict.fromkeys(c["claim"] for c in others if c["claim"] != first["claim"]):
+        yield from labelled_paragraph("also fails", "; ".join(also))
+
+
+def claim_lines(claim: dict[str, Any], whole: bool) -> Iterator[Line]:
+    """Yield the lines of a claim: its sentence, the program, the expected and the actual result."""
+    ids = "; ".join(f"{equation['id']}, {equation['where']}" for equation in claim["equations"])
+    yield from wrap_paragraph(claim["claim"] + f" ({ids})" * bool(ids), "     ")
+    if claim["expected_to_fail"] is not None:
+        yield f"     expected to fail: {claim['expected_to_fail']}", PLAIN
+    lines = claim["snippet"].splitlines()
+    for line in lines:
+        yield f"         {line if whole else shorten_line(line)}".rstrip(), FAINT
+    if not whole and any(len(line) >= WIDE for line in lines):
+        yield f"         {CUT.strip()} is cut: --report-html or --report-json have it whole", FAINT
+    if claim["expected"]:
+        yield f"     {'expected':<10}{claim['where']}  {claim['expected']}", GOOD
+        yield f"     {'got':<10}{claim['where']}  {claim['got']}", BAD
+    else:
+        yield from wrap_paragraph(claim["message"], "     ")
 
 
 def labelled_paragraph(label: str, text: str) -> Iterator[Line]:
@@ -136,13 +142,8 @@ def labelled_paragraph(label: str, text: str) -> Iterator[Line]:
 
 
 def shorten_line(line: str) -> str:
-    """Return the ends of a line that is too long."""
-    return f"{line[:70]}{CUT}{line[-20:]}"
-
-
-def claim_text(claim: dict[str, Any]) -> str:
-    """Return a claim; for a vector, with the bug that it detects."""
-    return claim["claim"] + (f" (detects: {claim['hunts']})" if claim["hunts"] else "")
+    """Return a line, or the ends of one that is too long."""
+    return line if len(line) < WIDE else f"{line[:70]}{CUT}{line[-20:]}"
 
 
 def count_outcomes(counts: dict[str, int]) -> str:

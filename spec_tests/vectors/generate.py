@@ -1,77 +1,140 @@
-"""Generate vectors from the reference: `python -m spec_tests.vectors.generate [FUNCTION ...]`.
+"""Generate vectors from the reference: `python -m spec_tests.vectors.generate FUNCTION ...`.
 
-With `--long` it generates those of long axes, which are in a file of their own.
+The vectors of these functions in the `generated.json` of their ideas are replaced; all others stay.
+With `--long` it writes the vectors of long axes, which are in a file of their own.
 
-The inputs of each function come from its strategy and its corners; the most valuable few are kept.
-The file `generated.json` of an idea holds them. A vector has the form of those in the archive
+The inputs of a function are its corners and draws from its strategy: the first few of each level,
+and those that detect another mutant. A vector has the form of those in the archive
 (`vectors.schema.json`): tensors with their dtype, and the tolerance of each number.
 """
 
 import json
 import sys
-import time
+from collections import Counter
 from collections.abc import Iterator
 from inspect import unwrap
 from itertools import repeat
-from pathlib import Path
 from typing import Any
 
+import torch
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 from torch import Tensor
 
 import reference
 from optimized._atomic_files import write_atomically
-from spec_tests.accuracy import Unequal, error_bounds
+from spec_tests.accuracy import FACTORS, Unequal, are_equal, cast, error_bounds
 from spec_tests.index import HERE, source_equations
-from spec_tests.inputs import INPUTS, REFUSALS
+from spec_tests.inputs import CORNERS, INPUTS, REFUSALS, depends_on_random_stream
 from spec_tests.json_values import NotExpressible, as_lines, read, written
 from spec_tests.long_axes.inputs import BY_AGREEMENT, long_inputs
+from spec_tests.report.calls import count_elements
 from spec_tests.report.fault_diagnosis import outcome_of
-from spec_tests.strategies import Refusal
-from spec_tests.vectors.candidates import LARGEST, Candidate, as_json, candidates, ranked
+from spec_tests.report.messages import mutants_about
 from spec_tests.vectors.flags import flags_of, level_of, readings_of
 
-FEWEST, MOST = 12, 20
-"""Least and greatest number of results among the vectors of a function. Beyond the greatest only
-those that detect another mutant, up to twice as many."""
-LARGEST_SUM = 1500
-"""Approximate number of elements of the inputs of all vectors of a function; twice as many as
-above."""
-FEW = 20
-"""Number of good calls, besides that of the strategy, from which bad calls are made."""
+DRAWS, FEW = 250, 8
+"""Draws from a strategy, and vectors of a level besides those that detect another mutant."""
+LARGEST = 320
+"""Largest number of elements of a vector's inputs and of its result."""
 LONGEST = 4000
 """Characters of the inputs of a bad call."""
 ERRORS = {ValueError: "value", TypeError: "type"}
+EVERY_CHECK: Any = [*HealthCheck]
 Vector = dict[str, Any]
 Inputs = dict[str, Any]
 
 
 def generated(name: str) -> list[Vector]:
     """Return the generated vectors of a function: ordinary input, edges, refusals."""
-    drawn = [*candidates(name)]
-    found = sorted(results(name, drawn), key=lambda vector: vector["level"] == "edges")
-    found += refusals(name, [one.inputs for one in sorted(drawn, key=lambda one: one.size)])
-    return [{"id": f"{name.replace('_', '-')}-{at}"} | one for at, one in enumerate(found, 1)]
+    found = sorted(results(name), key=lambda vector: vector["level"] == "edges")
+    found += refusals(name)
+    return [{"id": f"{name.replace('_', '-')}-{at}"} | case for at, case in enumerate(found, 1)]
 
 
-def results(name: str, drawn: list[Candidate]) -> Iterator[Vector]:
+def results(name: str) -> Iterator[Vector]:
     """Yield the vectors of a function that have a result."""
-    count = size = 0
-    for one, faults in ranked(drawn, FEWEST):
-        if count == 2 * MOST or size > 2 * LARGEST_SUM:
-            return
-        enough = count >= MOST or (size > LARGEST_SUM and count >= FEWEST)
-        if enough and not faults:
+    counts, detected = Counter[str](), set[str]()
+    for inputs in calls(name):
+        result = outcome_of(getattr(reference, name), inputs)
+        if isinstance(result, Exception) or has_factors(result) or count_elements(result) > LARGEST:
             continue
+        faults = [fault for fault in found_faults(name, inputs, result) if fault not in detected]
+        made = vector(name, inputs) | ({"hunts": "; ".join(faults)} if faults else {})
+        if faults or counts[made["level"]] < FEW:
+            try:
+                yield made | answer(name, inputs)
+            except (Unequal, NotExpressible):
+                continue
+            counts[made["level"]] += 1
+            detected.update(faults)
+
+
+def calls(name: str) -> Iterator[Inputs]:
+    """Yield the corners of a function, then draws from its strategy, as a program receives them."""
+    seen = set[str]()
+    for drawn in [*CORNERS.get(name, []), *draws(name)]:
         try:
-            said = answer(name, one.inputs)
-        except (Unequal, NotExpressible):
+            text = json.dumps(as_json(cast(drawn, torch.float32)))
+        except NotExpressible:
             continue
-        hunts = {"hunts": "; ".join(faults)} if faults else {}
-        yield vector(name, one.inputs) | hunts | said
-        count, size = count + 1, size + one.size
+        inputs = read(json.loads(text))
+        small = count_elements(inputs) <= LARGEST
+        if text not in seen and small and not depends_on_random_stream(name, inputs):
+            yield inputs
+        seen.add(text)
 
 
-def answer(name: str, inputs: dict[str, Any]) -> Vector:
+def draws(name: str) -> list[Inputs]:
+    """Return draws from a function's strategy, the same in each run."""
+    providers._get_local_constants = Constants  # as in conftest.py: no constants of loaded modules
+    found: list[Inputs] = []
+
+    @seed(0)  # `derandomize` would depend on the text of this function
+    @settings(
+        max_examples=DRAWS,
+        derandomize=False,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=EVERY_CHECK,
+    )
+    @given(INPUTS[name])
+    def draw(inputs: Inputs) -> None:
+        found.append(inputs)
+
+    draw()
+    return found
+
+
+def has_factors(result: Any) -> bool:
+    """Whether a result has low-rank factors, of which only the product is unique."""
+    if not isinstance(result, tuple):
+        return False
+    factors = [getattr(result, name) for name in FACTORS if hasattr(result, name)]
+    return any(factor.numel() for factor in factors) or any(map(has_factors, result))
+
+
+def found_faults(name: str, inputs: Inputs, right: Any) -> Iterator[str]:
+    """Yield the faults of the mutants with a clearly different result."""
+    for fault, module in mutants_about(name):
+        if not is_near(outcome_of(getattr(module, name), inputs), right):
+            yield fault
+
+
+def is_near(value: Any, right: Any) -> bool:
+    """Whether a result is right up to a thousandth."""
+    if isinstance(right, tuple):
+        several = isinstance(value, tuple) and len(value) == len(right)
+        return several and all(map(is_near, value, right))
+    if isinstance(right, Tensor) and isinstance(value, Tensor) and right.is_floating_point():
+        same = value.shape == right.shape and value.dtype == right.dtype
+        return same and torch.allclose(value, right, 1e-3, 1e-5, equal_nan=True)
+    return are_equal(value, right)
+
+
+def answer(name: str, inputs: Inputs) -> Vector:
     """Return the expected result of a call, and its tolerance if it has floats.
 
     Raises:
@@ -114,7 +177,7 @@ def rounded_up(bounds: Tensor) -> Any:
     return near if near >= bound else float(f"{bound * 1.05:.1e}")
 
 
-def vector(name: str, inputs: dict[str, Any]) -> Vector:
+def vector(name: str, inputs: Inputs) -> Vector:
     """Return a vector without its id and its answer."""
     flags = flags_of(name, inputs)
     return {
@@ -128,75 +191,56 @@ def vector(name: str, inputs: dict[str, Any]) -> Vector:
     }
 
 
-def refusals(name: str, calls: list[Inputs]) -> Iterator[Vector]:
-    """Yield one bad call for each argument and type of error, from good calls, small ones first."""
+def as_json(inputs: Inputs) -> Inputs:
+    """Return the arguments of a call as JSON."""
+    return {key: written(value, exact=False) for key, value in inputs.items()}
+
+
+def refusals(name: str) -> Iterator[Vector]:
+    """Yield one bad call for each argument and type of error, if JSON can express it."""
     good, refused = REFUSALS.get(name, ({}, []))
     seen = set[tuple[str, str]]()
     for refusal in refused:
-        key = refusal.argument, ERRORS[refusal.error]
-        if key in seen:
-            continue
-        for call in [*calls[:FEW], good]:
-            inputs = spoilt(call, refusal)
-            if inputs and is_refused(name, inputs, refusal):
-                seen.add(key)
-                bad = vector(name, inputs) | {"level": "errors", "flags": []}
-                yield bad | {"expected": {"error": key[1]}}
-                break
-
-
-def spoilt(call: Inputs, refusal: Refusal) -> Inputs | None:
-    """Return a call with a bad argument, or None if there is none that JSON can express."""
-    value = refusal.change
-    if callable(value):
-        if not isinstance(call.get(refusal.argument), Tensor | tuple):
-            return None
+        value, error = refusal.change, ERRORS[refusal.error]
+        value = value(good[refusal.argument]) if callable(value) else value
+        if (refusal.argument, error) in seen or (isinstance(value, float) and value.is_integer()):
+            continue  # JSON has one type of number
+        inputs = good | {refusal.argument: value}
         try:
-            value = value(call[refusal.argument])
-        except (IndexError, RuntimeError, ValueError, AttributeError):  # too small for a bad value
-            return None
-    if isinstance(value, float) and value.is_integer():  # JSON has one type of number
-        return None
-    try:
-        inputs = call | {refusal.argument: value}
-        return inputs if len(json.dumps(as_json(inputs))) <= LONGEST else None
-    except NotExpressible:
-        return None
+            if len(json.dumps(as_json(inputs))) > LONGEST:
+                continue
+        except NotExpressible:
+            continue
+        raised = outcome_of(getattr(reference, name), read(as_json(inputs)))
+        if type(raised) is refusal.error and str(raised).startswith(refusal.argument):
+            seen.add((refusal.argument, error))
+            bad = vector(name, inputs) | {"level": "errors", "flags": []}
+            yield bad | {"expected": {"error": error}}
 
 
-def is_refused(name: str, inputs: Inputs, refusal: Refusal) -> bool:
-    """Whether the reference refuses a call for its bad argument."""
-    error = outcome_of(getattr(reference, name), read(as_json(inputs)))
-    return type(error) is refusal.error and str(error).startswith(refusal.argument)
-
-
-def long_vectors(name: str) -> Iterator[Vector]:
-    """Yield the vectors of a function with long axes."""
-    for at, inputs in enumerate(long_inputs(name), 1):
-        made = {"hunts": "wrong beyond a block of tokens or channels"} | answer(name, inputs)
-        yield {"id": f"{name.replace('_', '-')}-long-{at}"} | vector(name, inputs) | made
-
-
-def file_of(name: str) -> Path:
-    """Return the file of the generated vectors of a function's idea."""
-    home = unwrap(getattr(reference, name)).__module__.removeprefix("reference.")
-    return HERE.joinpath(*home.split(".")) / "generated.json"
+def long_vectors() -> Iterator[Vector]:
+    """Yield the vectors of all functions with long axes."""
+    for name in (n for n in reference.__all__ if n in INPUTS and n not in BY_AGREEMENT):
+        for at, inputs in enumerate(long_inputs(name), 1):
+            made = {"hunts": "wrong beyond a block of tokens or channels"} | answer(name, inputs)
+            yield {"id": f"{name.replace('_', '-')}-long-{at}"} | vector(name, inputs) | made
 
 
 def main(names: list[str]) -> None:
-    """Write the generated vectors of these functions, or of all, or those of long axes."""
+    """Write the generated vectors of these functions, or those of long axes."""
     if names == ["--long"]:
-        asked = (n for n in reference.__all__ if n in INPUTS and n not in BY_AGREEMENT)
-        found = [made for name in asked for made in long_vectors(name)]
-        write_atomically(HERE / "long_axes/generated.json", as_lines(found))
+        write_atomically(HERE / "long_axes/generated.json", as_lines([*long_vectors()]))
         return
-    for name in reference.__all__:
-        if name in INPUTS and (not names or name in names):
-            began, file, found = time.thread_time(), file_of(name), generated(name)
-            before = json.loads(file.read_text()) if file.exists() else []
-            kept = [one for one in before if one["function"] != name]
-            write_atomically(file, as_lines([*kept, *found]))
-            print(f"{name}: {len(found)}, {time.thread_time() - began:.1f} s", flush=True)
+    if not names or not INPUTS.keys() >= {*names}:
+        raise SystemExit(f"give --long, or functions that have a strategy, got {names}")
+    for name in names:
+        home = unwrap(getattr(reference, name)).__module__.removeprefix("reference.")
+        file = HERE.joinpath(*home.split("."), "generated.json")
+        before = json.loads(file.read_text()) if file.exists() else []
+        found = generated(name)
+        kept = [case for case in before if case["function"] != name]
+        write_atomically(file, as_lines([*kept, *found]))
+        print(f"{name}: {len(found)} vectors in {file.relative_to(HERE.parent)}")
 
 
 if __name__ == "__main__":

@@ -77,30 +77,34 @@ def check(actual: Any, expected: Any, tolerance: Any, place: str) -> None:
     Raises:
         Unequal: it differs; the message begins with the place.
     """
-    right = are_alike(actual, expected)
     if isinstance(expected, dict) and "sha256" in expected:
         right = digest_of(actual) == expected["sha256"]
-    elif isinstance(expected, dict):
-        for field, part in expected.items():
-            within = None if tolerance is None else tolerance[field]
-            check(getattr(actual, field, None), part, within, f"{place}, {field}")
-        return
-    elif right and isinstance(expected, tuple):
-        fields = getattr(expected, "_fields", range(len(expected)))
-        for field, part, other in zip(fields, actual, expected, strict=True):
+    elif isinstance(expected, dict | tuple):
+        for field, part, other in parts(actual, expected, place):
             within = None if tolerance is None else tolerance[field]
             check(part, other, within, f"{place}, {field}")
-    elif right and is_number(expected):
+        return
+    elif not are_alike(actual, expected):
+        right = False
+    elif isinstance(expected, float) or is_float(expected):
         allowed = torch.tensor(0.0 if tolerance is None else tolerance, dtype=torch.float64)
-        one, other = (torch.as_tensor(x).double() for x in (actual, expected))
-        right = bool(((one == other) | ((one - other).abs() <= allowed)).all())
-    elif right:
+        result, exact = (torch.as_tensor(x).double() for x in (actual, expected))
+        right = bool(((result == exact) | ((result - exact).abs() <= allowed)).all())
+    else:
         right = are_equal(actual, expected)
-    if not right and isinstance(expected, tuple):
-        got = f"{len(actual)}" if isinstance(actual, tuple) else type(actual).__name__
-        raise Unequal(f"{place}: must have {len(expected)} parts, got {got}", actual, expected)
     if not right:
         raise Unequal(f"{place}: {actual} is not {expected}", actual, expected)
+
+
+def parts(actual: Any, expected: Any, place: str) -> list[tuple[Any, Any, Any]]:
+    """Return name, actual and expected value of each part of a result."""
+    if isinstance(expected, dict):  # some fields of a record
+        return [(field, getattr(actual, field, None), part) for field, part in expected.items()]
+    if not isinstance(actual, tuple) or len(actual) != len(expected):
+        got = len(actual) if isinstance(actual, tuple) else type(actual).__name__
+        raise Unequal(f"{place}: must have {len(expected)} parts, got {got}", actual, expected)
+    fields = getattr(expected, "_fields", range(len(expected)))
+    return [*zip(fields, actual, expected, strict=True)]
 
 
 def digest_of(mask: Tensor) -> str:
@@ -108,15 +112,8 @@ def digest_of(mask: Tensor) -> str:
     return hashlib.sha256(mask.to(torch.uint8).numpy().tobytes()).hexdigest()
 
 
-def is_number(value: Any) -> bool:
-    """Whether a value is a float or a tensor of floats, which may differ by rounding."""
-    return isinstance(value, float) or is_float(value)
-
-
 def are_alike(actual: Any, expected: Any) -> bool:
-    """Whether a result has the expected length, or the expected shape and dtype, or type."""
-    if isinstance(expected, tuple):
-        return isinstance(actual, tuple) and len(actual) == len(expected)
+    """Whether a result has the expected type, or the expected shape and dtype."""
     if isinstance(expected, Tensor):
         same = isinstance(actual, Tensor) and actual.dtype == expected.dtype
         return same and actual.shape == expected.shape

@@ -6,7 +6,7 @@ first wrong one is the mistake. The tolerance of a step holds the rounding of al
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +22,6 @@ from spec_tests.vectors.flags import flags_of, readings_of
 from spec_tests.vectors.generate import as_tolerance
 
 FILE = Path(__file__).parent / "traces.json"
-HEADS, QUERY_HEADS, WIDTH, LONGEST = 2, 4, 4, 48
 Inputs = dict[str, Any]
 
 
@@ -46,39 +45,27 @@ class Recorder:
 
         return call
 
-    def steps(self) -> Iterator[Inputs]:
-        """Yield the function and the inputs of each step as JSON."""
-        for function, inputs in self.calls:
-            yield {"function": function, "inputs": {k: self.said(v) for k, v in inputs.items()}}
-
     def said(self, value: Any) -> Any:
         """Return an argument as JSON; the result of an earlier step is its number."""
-        places = [at for at, result in enumerate(self.results) if result is value]
-        numbered = places and isinstance(value, Tensor | tuple)
-        return {"step": places[0]} if numbered else written(value, exact=False)
+        for at, result in enumerate(self.results):
+            if result is value and isinstance(value, Tensor | tuple):
+                return {"step": at}
+        return written(value, exact=False)
 
 
 class Text:
     """Queries, keys, values and scores, returned from left to right."""
 
-    def __init__(self, **tensors: Tensor):
+    def __init__(self, tensors: dict[str, Tensor]):
         self.tensors, self.at = tensors, 0
 
     def next(self, count: int, *names: str) -> Inputs:
-        """Return the next tokens: all tensors, or those of these names."""
-        places = slice(self.at, self.at + count)
-        self.at += count
-        parts = {key: x.narrow(self.axis(key), places.start, count) for key, x in self.items}
-        return {key: parts[key].contiguous() for key in names or ("queries", "keys", "values")}
-
-    @property
-    def items(self) -> list[tuple[str, Tensor]]:
-        """The tensors by name."""
-        return [*self.tensors.items()]
-
-    def axis(self, key: str) -> int:
-        """Return the index of the token axis of a tensor."""
-        return -1 if key == "scores" else -2
+        """Return the next tokens: queries, keys and values, or the tensors of these names."""
+        start, self.at = self.at, self.at + count
+        return {
+            name: self.tensors[name].narrow(-1 if name == "scores" else -2, start, count).clone()
+            for name in names or ("queries", "keys", "values")
+        }
 
 
 CONFIG = reference.HexConfig(
@@ -126,7 +113,7 @@ def hex_second_turn(kv: Any, text: Text) -> None:
     kv.hex_decode(cache=cache, **text.next(1))
 
 
-def kivi_stream(kv: Any, text: Text) -> None:
+def kivi(kv: Any, text: Text) -> None:
     """Keys and values leave the residual buffer at different times."""
     settings = dict(bits=4, group=4, residual=8, scales=torch.float32)
     cache = kv.kivi_prefill(**text.next(19, "keys", "values"), **settings)
@@ -137,7 +124,7 @@ def kivi_stream(kv: Any, text: Text) -> None:
         kv.quantizer_bytes(cache=cache)
 
 
-def gear_stream(kv: Any, text: Text) -> None:
+def gear(kv: Any, text: Text) -> None:
     """Blocks of decoded tokens, without the low-rank part, whose factors are not unique."""
     settings = dict(rank=0, decoded_rank=0, block=5, outliers=0.1, scales=torch.float32)
     cache = kv.gear_prefill(**text.next(17, "keys", "values"), **settings)
@@ -185,69 +172,68 @@ def padded(kv: Any, text: Text) -> None:
 class Trace(NamedTuple):
     """Steps on one text, and the mistakes that they detect."""
 
-    name: str
     run: Callable[[Any, Text], Any]
     hunts: str
-    seed: int  # with it no rounding gives another choice
     batch: tuple[int, ...] = ()
 
-    @property
-    def tensors(self) -> dict[str, Tensor]:
-        """The text, with numbers of few digits."""
-        random = torch.Generator().manual_seed(self.seed)
-        axes = {"queries": (QUERY_HEADS, LONGEST, WIDTH), "scores": (HEADS, LONGEST)}
-        axes |= {"keys": (HEADS, LONGEST, WIDTH), "values": (HEADS, LONGEST, WIDTH)}
-        drawn = {
-            key: torch.randint(-2048, 2049, (*self.batch, *axes[key]), generator=random) / 1024
-            for key in sorted(axes)
-        }
-        return drawn | {"scores": drawn["scores"].abs()}
+
+TRACES = {
+    "hex-append": Trace(hex_append, "a token enters a block one step early or late"),
+    "hex-full": Trace(hex_full, "the block that fills is quantised before it is joined"),
+    "hex-carried": Trace(hex_carried, "the recent window is compressed with the block"),
+    "hex-second-turn": Trace(hex_second_turn, "a long question is compressed as one block"),
+    "kivi": Trace(kivi, "values leave the residual when keys do"),
+    "gear": Trace(gear, "the residual is compressed at each step"),
+    "decoding": Trace(decoding, "positions are counted anew after an eviction"),
+    "ragged": Trace(ragged, "the number of a head's entries is taken for its offset"),
+    "padded": Trace(padded, "padding counts towards the budget", (2,)),
+}
 
 
-TRACES = (
-    Trace("hex-append", hex_append, "a token enters a block one step early or late", 0),
-    Trace("hex-full", hex_full, "the block that fills is quantised before it is joined", 0),
-    Trace("hex-carried", hex_carried, "the recent window is compressed with the block", 0),
-    Trace("hex-second-turn", hex_second_turn, "a long question is compressed as one block", 0),
-    Trace("kivi", kivi_stream, "values leave the residual when keys do", 0),
-    Trace("gear", gear_stream, "the residual is compressed at each step", 0),
-    Trace("decoding", decoding, "positions are counted anew after an eviction", 0),
-    Trace("ragged", ragged, "the number of a head's entries is taken for its offset", 0),
-    Trace("padded", padded, "padding counts towards the budget", 0, (2,)),
-)
+def drawn(batch: tuple[int, ...]) -> dict[str, Tensor]:
+    """Return the text of a trace: numbers of few digits, with which rounding changes no choice."""
+    random = torch.Generator().manual_seed(0)
+    shapes = {"keys": (2, 48, 4), "queries": (4, 48, 4), "scores": (2, 48), "values": (2, 48, 4)}
+    made = {
+        name: torch.randint(-2048, 2049, (*batch, *shape), generator=random) / 1024
+        for name, shape in shapes.items()
+    }
+    return made | {"scores": made["scores"].abs()}
 
 
-def results(trace: Trace, inputs: dict[str, Tensor], kv: Recorder) -> tuple[Any, ...]:
-    """Return the results of all steps on a text."""
-    trace.run(kv, Text(**{key: tensor.clone() for key, tensor in inputs.items()}))
-    return tuple(kv.results)
-
-
-def as_json(trace: Trace) -> Inputs:
+def as_json(name: str) -> Inputs:
     """Return a trace with the expected state after each step.
 
     Raises:
-        Unequal: another rounding gives another choice, so that the trace needs another seed.
+        Unequal: another rounding gives another choice.
     """
-    plain, tensors = Recorder(), trace.tensors
-    results(trace, tensors, plain)
-    exact, bounds = error_bounds(lambda **given: results(trace, given, Recorder()), tensors)
+    trace = TRACES[name]
+
+    def recorded(**tensors: Tensor) -> Recorder:
+        kv = Recorder()
+        trace.run(kv, Text(tensors))
+        return kv
+
+    tensors = drawn(trace.batch)
+    plain = recorded(**tensors)
+    exact, bounds = error_bounds(lambda **given: (*recorded(**given).results,), tensors)
     steps = []
-    for step, result, bound in zip(plain.steps(), exact, bounds, strict=True):
+    for (function, given), result, bound in zip(plain.calls, exact, bounds, strict=True):
+        inputs = {key: plain.said(value) for key, value in given.items()}
+        step = {"function": function, "inputs": inputs, "expected": written(result, exact=False)}
         tolerance = as_tolerance(result, bound)
-        said = {"expected": written(result, exact=False)}
-        steps.append(step | said | ({} if tolerance is None else {"tolerance": tolerance}))
+        steps.append(step | ({} if tolerance is None else {"tolerance": tolerance}))
     functions = list(dict.fromkeys(function for function, _ in plain.calls))
     flags = dict.fromkeys(flag for name, given in plain.calls for flag in flags_of(name, given))
     return {
-        "id": trace.name,
-        "spec": list(dict.fromkeys(one for f in functions for one in source_equations(f))),
+        "id": name,
+        "spec": list(dict.fromkeys(spec for f in functions for spec in source_equations(f))),
         "functions": functions,
         "hunts": trace.hunts,
         "origin": "generated",
         "level": "values",
         "flags": [*flags],
-        "reading": list(dict.fromkeys(one for f in functions for one in readings_of(f))),
+        "reading": list(dict.fromkeys(reading for f in functions for reading in readings_of(f))),
         "steps": steps,
     }
 
@@ -255,8 +241,8 @@ def as_json(trace: Trace) -> Inputs:
 def main() -> None:
     """Write the file of traces, a line for each step."""
     lines = []
-    for trace in TRACES:
-        said = as_json(trace)
+    for name in TRACES:
+        said = as_json(name)
         steps = ",\n".join(json.dumps(step) for step in said.pop("steps"))
         lines.append(json.dumps(said)[:-1] + ', "steps": [\n' + steps + "\n]}")
     write_atomically(FILE, "[\n" + ",\n".join(lines) + "\n]\n")
