@@ -16,11 +16,14 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import product
 from math import prod
-from typing import Any
 from unittest.mock import patch
 
 import torch
 
+from optimized.bench import machine_code, operations
+from optimized.bench.launch_recorder import Launch, Operators, launched
+from optimized.bench.machine_code import MULTIPROCESSORS, SHARED, KernelResources, Source, Target
+from optimized.bench.operations import META, Operation
 from optimized.bench.report import installed, text_table
 
 DEFAULT = 90
@@ -43,17 +46,14 @@ def main(words: list[str]) -> None:
     one = "compile each kernel only as the first operation launches it"
     parser.add_argument("--first", action="store_true", help=one)
     given = parser.parse_args(words)
-    os.environ.pop("TRITON_INTERPRET", None)  # before anything imports triton
-    from optimized.bench.machine_code import SHARED, source
-    from optimized.bench.operations import compiled_operations
-
-    uses: dict[Any, tuple[str, Any]] = {}
+    uses: dict[Source, tuple[str, Launch]] = {}
     counts: list[tuple[str, ...]] = [LAUNCHES]
-    for one in compiled_operations():
-        launches, operators = launches_of(one)
-        counts.append((one.title, str(len(launches)), str(operators), eager_operators(one)))
+    for one in operations.compiled_operations():
+        with Operators(META) as operators:
+            launches = one.launches
+        counts.append((one.title, str(len(launches)), str(operators.count), eager_operators(one)))
         for launch in launches:
-            uses.setdefault(source(launch), (one.title, launch))
+            uses.setdefault(machine_code.source(launch), (one.title, launch))
     if given.first:
         first = {(kernel.home, kernel.kernel): kernel for kernel in reversed(uses)}
         uses = {kernel: uses[kernel] for kernel in first.values()}
@@ -86,24 +86,12 @@ def main(words: list[str]) -> None:
     sys.exit(bool(misses))
 
 
-def launches_of(one: Any) -> tuple[list[Any], int]:
-    """Return the kernel launches of an operation, and the number of operators beside them."""
-    from optimized.bench.launch_recorder import Operators
-    from optimized.bench.operations import META
-
-    with Operators(META) as operators:
-        return one.launches, operators.count
-
-
-def eager_operators(one: Any) -> str:
+def eager_operators(one: Operation) -> str:
     """Return the number of operators of an operation's vectorised body on a GPU.
 
     Tensors without values stand for those of the GPU. Where the body reads a value, the number is
     that of few tokens on a processor, and has a star.
     """
-    from optimized.bench.launch_recorder import Operators, launched
-    from optimized.bench.operations import META, operations
-
     if one.eager is None:
         return ""
     on_gpu = property(lambda tensor: tensor.device == META)
@@ -114,7 +102,7 @@ def eager_operators(one: Any) -> str:
         return str(operators.count)
     except (RuntimeError, NotImplementedError):  # a value is read
         pass
-    alike = [few for few in operations(small=True) if few.name == one.name and few.eager]
+    alike = [few for few in operations.operations(small=True) if few.name == one.name]
     few = max(alike, key=lambda few: few.variant == one.variant)
     assert few.eager is not None
     processor = torch.device("cpu")
@@ -124,18 +112,14 @@ def eager_operators(one: Any) -> str:
     return f"{operators.count}*"
 
 
-def waves_of(launch: Any, code: Any) -> float:
+def waves_of(launch: Launch, code: KernelResources) -> float:
     """Return how often an H100 is filled by the programs of a launch."""
-    from optimized.bench.machine_code import MULTIPROCESSORS
-
     resident = code.resident(launch.options.get("num_warps", 4))
     return prod(launch.grid) / (MULTIPROCESSORS * resident)
 
 
-def code_or_error(kernel: Any, target: Any) -> Any:
+def code_or_error(kernel: Source, target: Target) -> KernelResources | str:
     """Return the machine code of a kernel, or in one line why it does not compile."""
-    from optimized.bench import machine_code
-
     try:
         return machine_code.compile_kernel(kernel, target)
     except Exception as error:  # each stage of the compiler has its own type

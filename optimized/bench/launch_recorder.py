@@ -62,16 +62,18 @@ class Operators(TorchDispatchMode):
 
 
 @contextmanager
-def recorded() -> Iterator[list[Launch]]:
-    """Return a context that records kernel launches instead of running them."""
+def recorded(run: bool = False) -> Iterator[list[Launch]]:
+    """Return a context that records kernel launches; they do nothing, unless they also `run`."""
     found: list[Launch] = []
+    runs = {kind: kind.run for kind in (JITFunction, InterpretedFunction)}
 
-    def record(kernel: Any, *args: Any, grid: Any, warmup: bool = False, **rest: Any) -> None:
-        del warmup
+    def record(kernel: Any, *args: Any, grid: Any, warmup: bool = False, **rest: Any) -> Any:
+        given = dict(rest, grid=grid, warmup=warmup)
         options = {name: rest.pop(name) for name in [*rest] if name not in kernel.arg_names}
         bound = signature(kernel.fn).bind(*args, **rest)
         bound.apply_defaults()
         found.append(Launch(kernel, tuple(grid), dict(bound.arguments), options))
+        return runs[type(kernel)](kernel, *args, **given) if run else None
 
     with patch.object(JITFunction, "run", record), patch.object(InterpretedFunction, "run", record):
         yield found

@@ -1,9 +1,10 @@
-"""Other libraries on the same queries, keys and values: those that are installed.
+"""Other libraries on the same queries, keys and values: PyTorch, and those that are installed.
 
 kvpress and transformers' quantised caches want environments of their own. The presses of kvpress
 get their queries ready, without the projection of hidden states and the rotary embedding, so that
 both sides score alone. A quantised cache of four bits takes a step of a layer: a token is added,
-and its query attends.
+and its query attends. PyTorch attends over the layer in full
+precision, before its compression.
 """
 
 from collections.abc import Callable
@@ -14,10 +15,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 import optimized
 from optimized.bench.report import installed
-from optimized.bench.straightforward.rows import KV_HEADS, QUERY_HEADS, WIDTH
+from optimized.bench.straightforward.attention import attention
+from optimized.bench.straightforward.rows import KV_HEADS, QUERY_HEADS, WIDTH, Inputs
 
 Call = Callable[[], Any]
 
@@ -28,7 +31,7 @@ def layer_stub() -> Any:
     return SimpleNamespace(config=SimpleNamespace(**config), head_dim=WIDTH)
 
 
-def snapkv(given: dict[str, Any]) -> Call:
+def snapkv(given: Inputs) -> Call:
     """Return a call of SnapKVPress with our window and kernel."""
     theirs, queries, keys = import_module("kvpress.presses.snapkv_press"), *given.values()
     vars(theirs)["get_prerope_query_states"] = lambda _, __: queries
@@ -39,18 +42,18 @@ def snapkv(given: dict[str, Any]) -> Call:
     return lambda: press.score(layer_stub(), hidden, keys, keys, None, places)
 
 
-def knorm(given: dict[str, Any]) -> Call:
+def knorm(given: Inputs) -> Call:
     """Return a call of KnormPress."""
     press, keys = import_module("kvpress").KnormPress(), given["keys"]
     return lambda: press.score(layer_stub(), keys, keys, keys, None, {})
 
 
-def expected_attention(given: dict[str, Any]) -> Call:
+def expected_attention(given: Inputs) -> Call:
     """Return a call of ExpectedAttentionPress with our statistics, rotated."""
     press, turn = import_module("kvpress").ExpectedAttentionPress(), given["rotation"]
     statistics, keys, values = (given[name] for name in ("statistics", "keys", "values"))
 
-    def moments(*_: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def moments(*_: Any) -> tuple[Tensor, Tensor]:
         both = statistics.mean @ turn.mT, turn @ statistics.covariance @ turn.mT
         return both[0].to(keys.dtype), both[1].to(keys.dtype)
 
@@ -58,7 +61,7 @@ def expected_attention(given: dict[str, Any]) -> Call:
     return lambda: press.score(layer_stub(), keys, keys, values, None, {})
 
 
-def kvzip_chunk(given: dict[str, Any]) -> Call:
+def kvzip_chunk(given: Inputs) -> Call:
     """Return a call of KVzipPress on the first chunk, whose repetition the cache holds."""
     theirs, queries = import_module("kvpress.presses.kvzip_press"), given["queries"]
     vars(theirs)["get_prerope_query_states"] = lambda _, __: queries
@@ -80,7 +83,7 @@ PRESSES = dict(
 """The call of a press on the inputs of a function."""
 
 
-def ours_step(given: dict[str, Any]) -> Call:
+def ours_step(given: Inputs) -> Call:
     """Return a call of a step of the plug-in's HEX layer, which has read a prompt."""
     from optimized.models.attention import Softmax
     from optimized.models.hex import HexLayer
@@ -90,39 +93,54 @@ def ours_step(given: dict[str, Any]) -> Call:
     layer.take_arriving()
     layer.held = given["cache"]
 
-    def step() -> torch.Tensor:
+    def step() -> Tensor:
         layer.update(given["keys"], given["values"])
         return layer.attend(given["queries"], None, softmax)
 
     return step
 
 
-def their_step(kind: str, given: dict[str, Any]) -> Call:
+def their_step(kind: str, given: Inputs) -> Call:
     """Return a call of a step of a quantised layer of transformers, which has read a prompt."""
     layer = getattr(import_module("transformers.cache_utils"), kind)(nbits=4)
     layer.update(*optimized.hex_read(given["cache"]))
 
-    def step() -> torch.Tensor:
+    def step() -> Tensor:
         both = layer.update(given["keys"], given["values"])
         return F.scaled_dot_product_attention(given["queries"], *both, enable_gqa=True)
 
     return step
 
 
+def full_precision(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Return PyTorch's attention over a layer that is not compressed."""
+    if queries.shape[-2] > 1:
+        return attention(queries, keys, values)
+    return F.scaled_dot_product_attention(queries, keys, values, enable_gqa=True)
+
+
 CACHES = {"optimum-quanto": "QuantoQuantizedLayer", "hqq": "HQQQuantizedLayer"}
 """The quantised layer of transformers that a package is the backend of."""
 
 
-def rivals() -> dict[tuple[str, str], Callable[[dict[str, Any]], tuple[Call, Call]]]:
-    """Return, for a function and an installed library, what makes our call and theirs."""
+def rivals() -> dict[tuple[str, str], Callable[[Inputs, Inputs], tuple[Call, Call]]]:
+    """Return, for a function and an installed library, what makes our call and theirs.
 
-    def press(name: str, given: dict[str, Any]) -> tuple[Call, Call]:
+    It takes our inputs, and the keys and values of the layer before compression.
+    """
+
+    def beside(name: str, given: Inputs, whole: Inputs) -> tuple[Call, Call]:
+        theirs = partial(full_precision, given["queries"], **whole)
+        return partial(getattr(optimized, name), **given), theirs
+
+    def press(name: str, given: Inputs, _: Inputs) -> tuple[Call, Call]:
         return partial(getattr(optimized, name), **given), PRESSES[name](given)
 
-    def step(kind: str, given: dict[str, Any]) -> tuple[Call, Call]:
+    def step(kind: str, given: Inputs, _: Inputs) -> tuple[Call, Call]:
         return ours_step(given), their_step(kind, given)
 
-    made: dict[Any, Any] = {}
+    uncompressed = ("h2o_mass", "hex_attention", "ragged_attention")
+    made: dict[Any, Any] = {(x, "full precision"): partial(beside, x) for x in uncompressed}
     if (version := installed("kvpress")) != "none":
         made |= {(name, f"kvpress {version}"): partial(press, name) for name in PRESSES}
     for name, kind in CACHES.items():
