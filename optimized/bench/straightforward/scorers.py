@@ -127,28 +127,6 @@ def kvzip_chunk(
     return scores
 
 
-def repetitions(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return a layer, and the queries and keys that repeat its chunks."""
-    one, chunks = repetition(tokens, dtype), -(-(tokens - SINKS) // CHUNK)
-    several = {name: (one[name],) * chunks for name in ("queries", "repeat_keys")}
-    return several | dict(keys=one["keys"], chunk=CHUNK)
-
-
-@row(repetitions, SHAPE + "chunks of 1024, 128 queries each", compared=first_field)
-def kvzip(
-    queries: tuple[Tensor, ...], keys: Tensor, repeat_keys: tuple[Tensor, ...], chunk: int
-) -> Tensor:
-    """Score one chunk after another."""
-    scores = keys.new_zeros(keys.shape[:-1], dtype=torch.float32)
-    for index, asking in enumerate(queries):
-        seen = torch.cat([keys[:, :, :SINKS], part := keys[:, :, SINKS:].split(chunk, 2)[index]], 2)
-        seen = torch.cat([seen, repeat_keys[index]], 2)
-        weights = attention_weights(asking, seen)[..., SINKS : SINKS + part.shape[2]]
-        start = SINKS + index * chunk
-        scores[..., start : start + chunk] = of_groups(weights).amax((2, 3))
-    return scores
-
-
 def gate(kv_heads: int) -> kv.GateWeights:
     """Return random weights of a FastKVzip gate with 4 queries per key head."""
     group, dim, hidden = 4, 16, 1024
@@ -180,18 +158,6 @@ def fastkvzip(hidden: Tensor, weights: kv.GateWeights) -> Tensor:
     logits = (key * query).sum(-1) / math.sqrt(dim) + weights.bias
     rivals = (query @ weights.learned.mT / math.sqrt(dim)).logsumexp(-1)
     return (logits - rivals).sigmoid().mean(-1).mT
-
-
-def two_scores(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return scores and their targets."""
-    names = ("scores", "targets")
-    return {name: importance(s, 1, KV_HEADS, tokens).to(dtype) for s, name in enumerate(names)}
-
-
-@row(two_scores, "8 heads, {} tokens")
-def fastkvzip_loss(scores: Tensor, targets: Tensor) -> Tensor:
-    """Call PyTorch's cross entropy."""
-    return F.binary_cross_entropy(scores.float(), targets.float()) * KV_HEADS
 
 
 @row(keys_alone, LAYER, compared=first_field)

@@ -44,21 +44,9 @@ def retain(scores: Tensor, keep: int) -> Tensor:
     return marked(scores, scores.topk(keep, sorted=False).indices)
 
 
-def with_mask(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return scores and a mask of a quarter."""
-    given = to_keep(tokens, dtype)
-    return dict(scores=given["scores"], kept=kv.retain(**given))
-
-
-@row(with_mask, SHAPE)
-def modular_utility(scores: Tensor, kept: Tensor) -> Tensor:
-    """Sum the kept scores."""
-    return (scores.float() * kept).sum(-1)
-
-
 def to_evict(tokens: int, dtype: torch.dtype) -> Inputs:
     """Return a layer and a mask of a quarter."""
-    return layer(tokens, dtype) | dict(kept=with_mask(tokens, dtype)["kept"])
+    return layer(tokens, dtype) | dict(kept=kv.retain(**to_keep(tokens, dtype)))
 
 
 @row(to_evict, LAYER + "a quarter kept")
@@ -84,19 +72,6 @@ def layer_scored(**settings: Any) -> Any:
         return layer(tokens, dtype) | given | settings
 
     return draw
-
-
-def refining(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return the inputs of HubKV's refinement of a scorer's result."""
-    given = dict(scored=protected_scores(tokens, dtype), keep=tokens // 4)
-    return given | dict(refinement=kv.HubSettings())
-
-
-@row(refining, SHAPE + ", HubKV")
-def refine(scored: Any, keep: int, refinement: kv.HubSettings) -> Tensor:
-    """Refine by the plain way of HubKV."""
-    ratio = 1 - keep / scored.scores.shape[-1]
-    return hubkv_refine(scored.scores.float(), ratio, scored.protected)
 
 
 @row(layer_scored(), LAYER + "a quarter kept")
