@@ -1,15 +1,12 @@
 """The vector files follow their schema, and can be read without PyTorch."""
 
-import ast
 import json
 import subprocess
 import sys
-from inspect import signature
 
 from jsonschema import Draft202012Validator
 
-import reference
-from spec_tests.index import HERE, ROOT, equations
+from spec_tests.index import HERE, equations
 from spec_tests.inputs import DRAWN, depends_on_random_stream
 from spec_tests.json_values import read
 
@@ -90,21 +87,3 @@ def test_the_examples_are_read_and_worked_without_pytorch():
     done = subprocess.run(run, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 2
-
-
-def test_a_press_is_asked_with_every_argument_that_a_vector_may_have():
-    file = ast.parse((ROOT / "docs/kvpress_conformance.py").read_text())
-    asks = {node.name: node.args for node in file.body if isinstance(node, ast.FunctionDef)}
-    (asked,) = (node for node in file.body if ast.unparse(node).startswith("ASKED:"))
-    pairs = {
-        ast.literal_eval(name): ast.unparse(ask)
-        for part in ast.walk(asked)
-        if isinstance(part, ast.Dict)
-        for name, ask in zip(part.keys, part.values, strict=True)
-        if name and isinstance(ask, ast.Name)
-    }
-    assert {"h2o_mass", "snapkv", "kvzip"} <= pairs.keys()
-    for name, ask in pairs.items():
-        takes = {arg.arg for arg in asks[ask].args}
-        missing = signature(getattr(reference, name)).parameters.keys() - takes
-        assert not missing or asks[ask].kwarg, f"{ask} does not take {missing}"
