@@ -19,10 +19,11 @@ from kvpress import utils  # pyright: ignore[reportMissingImports]
 from kvpress.presses.fastkvzip_press import (  # pyright: ignore[reportMissingImports]
     FastKVzipGate,
 )
-from torch import Tensor, nn
+from torch import Tensor
 
 import reference
 import spec_tests
+from optimized.bench import library
 from reference import GateWeights, QueryStatistics
 from spec_tests.json_values import read
 
@@ -35,17 +36,6 @@ class Unasked(Exception):
     """Raised where a press does not support an input."""
 
 
-def attention(queries: Tensor, kv_heads: int, tokens: int) -> tuple[Any, Tensor, dict[str, Any]]:
-    """Return a module without rotation, the queries as its hidden states, and its kwargs."""
-    heads, count, width = queries.shape[-3:]
-    config = SimpleNamespace(num_attention_heads=heads, num_key_value_heads=kv_heads)
-    module = SimpleNamespace(config=config, head_dim=width, q_proj=nn.Identity())
-    hidden = queries.new_zeros(1, tokens, heads * width)
-    hidden[:, tokens - count :] = queries.movedim(-3, -2).reshape(1, count, -1)
-    turn = queries.new_ones(1, tokens, width), queries.new_zeros(1, tokens, width)
-    return module, hidden, {"position_embeddings": turn}
-
-
 def row(tensor: Tensor, axes: int = 4) -> Tensor:
     """Return a tensor as a batch of one row."""
     if tensor.ndim == axes and len(tensor) > 1:
@@ -55,15 +45,12 @@ def row(tensor: Tensor, axes: int = 4) -> Tensor:
 
 def snapkv(queries: Tensor, keys: Tensor, window: int, kernel: int) -> Tensor:
     """Return the scores of SnapKVPress."""
-    keys = row(keys)
-    module, hidden, kwargs = attention(queries, *keys.shape[1:3])
-    press = kvpress.SnapKVPress(window_size=window, kernel_size=kernel)
-    return press.score(module, hidden, keys, keys, None, kwargs)
+    return library.snapkv(queries, row(keys), window, kernel)()
 
 
 def knorm(keys: Tensor) -> Tensor:
     """Return the scores of KnormPress."""
-    return kvpress.KnormPress().score(None, None, row(keys), None, None, {})
+    return library.knorm(row(keys))()
 
 
 def h2o_mass(queries: Tensor, keys: Tensor) -> Tensor:
@@ -104,20 +91,16 @@ def expected_attention(
     epsilon: float,
 ) -> Tensor:
     """Return the scores of ExpectedAttentionPress from these statistics."""
-    keys, values = row(keys), row(values)
     mean, covariance = row(statistics.mean, 3), row(statistics.covariance)
-    press = kvpress.ExpectedAttentionPress(n_sink=sinks, epsilon=epsilon)
-    turned = mean @ rotation.mT, rotation @ covariance @ rotation.mT
-    vars(press)["get_query_statistics"] = lambda *_: turned
-    module, _, _ = attention(mean[..., None, :], *keys.shape[1:3])
-    return press.score(module, torch.empty(0), keys, values, None, {})
+    both = statistics._replace(mean=mean, covariance=covariance)
+    return library.expected_attention(both, row(keys), row(values), rotation, sinks, epsilon)()
 
 
 def query_statistics(queries: Tensor, sinks: int) -> QueryStatistics:
     """Return the query statistics of ExpectedAttentionPress."""
     tokens, width = queries.shape[-2:]
     queries = F.pad(queries, (0, width % 2))  # channels are rotated in pairs
-    module, hidden, _ = attention(queries, 1, tokens)
+    module, hidden, _ = library.layer_stub(queries, 1, tokens)
     module.rotary_emb = rotary(torch.zeros(queries.shape[-1] // 2))
     press = kvpress.ExpectedAttentionPress(n_sink=sinks)
     mean, covariance = press.get_query_statistics(module, hidden)
@@ -138,39 +121,21 @@ def kvzip_chunk(
     queries: Tensor, keys: Tensor, repeat_keys: Tensor, index: int, chunk: int, sinks: int
 ) -> Tensor:
     """Return KVzipPress' scores of one chunk, after a prefix of `sinks` tokens."""
-    press = kvzip_press(keys, sinks, chunk)
-    repeated(press, queries, keys, repeat_keys, sinks + index * chunk)
-    return press.score_val[0]
+    if queries.ndim > 3:
+        raise Unasked("several rows")
+    given = (x.float() for x in (queries, row(keys), row(repeat_keys)))
+    return library.kvzip_chunk(*given, index, chunk, sinks)()
 
 
 def kvzip(
     queries: Sequence[Tensor], keys: Tensor, repeat_keys: Sequence[Tensor], chunk: int, sinks: int
 ) -> Tensor:
     """Return KVzipPress' scores of a context, after a prefix of `sinks` tokens."""
-    press = kvzip_press(keys, sinks, chunk)
-    for index, (asking, echo) in enumerate(zip(queries, repeat_keys, strict=True)):
-        repeated(press, asking, keys, echo, sinks + index * chunk)
-    return press.score_val[0]
-
-
-def kvzip_press(keys: Tensor, sinks: int, chunk: int) -> Any:
-    """Return a press that has read a context."""
-    press = kvpress.KVzipPress(n_sink=sinks, chunk_size=chunk)
-    press.score_val = row(keys).new_zeros(1, 1, *row(keys).shape[1:3])
-    press.context_length = row(keys).shape[2]
-    return press
-
-
-def repeated(press: Any, queries: Tensor, keys: Tensor, echo: Tensor, start: int) -> None:
-    """Update a press' scores by the repetition of a chunk."""
-    queries, keys, echo = queries.float(), row(keys).float(), row(echo).float()
-    press.start_idx, press.end_idx = start, min(keys.shape[2], start + press.chunk_size)
-    if queries.ndim > 3:
-        raise Unasked("several rows")
-    module, hidden, kwargs = attention(queries, keys.shape[1], echo.shape[2])
-    module.layer_idx = 0
-    whole = torch.cat([keys, echo], 2)
-    press.score_kvzip(module, hidden, whole, whole, None, kwargs)
+    pairs = enumerate(zip(queries, repeat_keys, strict=True))
+    return sum(
+        (kvzip_chunk(asking, keys, echo, index, chunk, sinks) for index, (asking, echo) in pairs),
+        torch.zeros(()),
+    )
 
 
 def fastkvzip(
@@ -273,7 +238,7 @@ def asked(ask: Callable[..., Any] | str, name: str, inputs: dict[str, Any]) -> A
         given, default = inputs[other], defaults[other].default
         if isinstance(given, Tensor) or (given and given != default):
             raise Unasked(other)
-    return ask(**{other: inputs.get(other, defaults[other].default) for other in takes})
+    return library.with_defaults(name, ask, inputs)
 
 
 def vectors() -> Iterator[dict[str, Any]]:
