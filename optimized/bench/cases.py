@@ -14,11 +14,12 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 import optimized as kv
 from optimized.bench.straightforward.hubkv import corrected_content
-from optimized.bench.straightforward.rows import Inputs, importance
+from optimized.bench.straightforward.rows import Inputs, asked, importance
 from optimized.bench.straightforward.scorers import gate
 
 
@@ -32,6 +33,16 @@ class Case(NamedTuple):
     theirs: Callable[..., object]
     against: str
     paper: str = ""  # milliseconds that a paper reports for our side, on its own hardware
+
+
+def mass(queries: Tensor, keys: Tensor, **_: Any) -> Tensor:
+    """Return the attention mass of a prompt."""
+    return kv.h2o_mass(queries, keys)
+
+
+def forward(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Return the attention of a prompt."""
+    return F.scaled_dot_product_attention(queries, keys, values, is_causal=True, enable_gqa=True)
 
 
 RATIO = 0.95
@@ -117,6 +128,9 @@ def with_and_without(title: str, shape: str, tokens: int, refinement: Any, **how
 
 FIRST = dict(name="fastkvzip", count=1, ratio=RATIO, scope="model")
 CASES = [
+    Case("h2o_mass", "32 query heads, 8 key heads of 128, a prompt of 512 tokens, bfloat16",
+         partial(asked(512, values=True), 512, torch.bfloat16), mass, forward,
+         "attention forward"),
     *(
         Case("hubkv_refine + retain", f"[36, {batch}, 8, {tokens}] bfloat16",
              partial(table5, tokens, batch), refine_and_retain, refine_and_sort,

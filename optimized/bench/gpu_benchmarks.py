@@ -1,12 +1,11 @@
 """`python -m optimized.bench cuda`: test agreement on the GPU, then time the kernels.
 
-The suite is asked first (`python -m spec_tests`): every launcher must agree with the reference, and
-so must every timed operation with few tokens at the timed width and dtype. What does not agree is
-not timed. A time is the median of `triton.testing.do_bench`, which passes over more memory than the
-L2 cache holds before each call. `--dry-run` calls small shapes once on a CPU, in Triton's
-interpreter; it shows only that the command works. Measurements on a GPU go to docs/measured.json
-row by row, so the next run of the same code resumes a run that was interrupted, or that reached its
-limit of seconds.
+The suite runs first, as a program: every launcher must agree with the reference, and so must every
+timed operation with few tokens at the timed width and dtype. What does not agree is not timed. A
+time is the median of `triton.testing.do_bench`, which passes over more memory than the L2 cache
+holds before each call. `--dry-run` calls small shapes once on a CPU, in Triton's interpreter; it
+shows only that the command works. Measurements on a GPU go to docs/measured.json row by row, so the
+next run of the same code resumes a run that was interrupted, or that reached its limit of seconds.
 """
 
 import argparse
@@ -207,10 +206,8 @@ def key(row: Named) -> Named:
 
 def disagreeing(device: torch.device) -> set[str]:
     """Run the agreement tests of the launchers and operations; return those that fail."""
-    launchers = " or ".join(f"[optimized-{name}]" for name in kernels.LAUNCHERS)
-    chosen = f"test_timed_operations or test_agreement and ({launchers})"
-    words = ("--examples", "1") if device.type == "cpu" else ("-n", "logical")
-    names = failing_tests(chosen, "--device", str(device), *words)
+    few = ("--examples", "1") if device.type == "cpu" else ("-n", "logical")
+    names = failing_tests([*kernels.LAUNCHERS], "--device", str(device), *few, timed=True)
     return {name.partition("[")[2].removesuffix("]").removeprefix("optimized-") for name in names}
 
 

@@ -6,7 +6,6 @@ Operators of PyTorch that would launch a kernel on a GPU are counted beside them
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from inspect import signature
-from math import prod
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -26,18 +25,6 @@ class Launch(NamedTuple):
     grid: tuple[int, ...]
     arguments: dict[str, Any]  # constants included
     options: dict[str, int]  # such as num_warps
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of all tensors of the launch; one that is passed twice counts once."""
-        given = {id(one): one for one in tensors((*self.arguments.values(),))}
-        return sum(map(memory, given.values()))
-
-
-def memory(tensor: torch.Tensor) -> int:
-    """Return the bytes of a tensor's elements; those that share memory count once."""
-    sizes = zip(tensor.shape, tensor.stride(), strict=True)
-    return prod(size for size, stride in sizes if stride) * tensor.itemsize
 
 
 class Operators(TorchDispatchMode):

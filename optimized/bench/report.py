@@ -49,16 +49,12 @@ def installed(package: str) -> str:
 
 def commit() -> str:
     """Return the commit, with a plus sign where the tree differs from it."""
+    command = ["git", "describe", "--always", "--exclude=*", "--dirty=+"]
     try:
-        done = [
-            subprocess.run(
-                ["git", *words], cwd=ROOT, capture_output=True, text=True, check=True
-            ).stdout.strip()
-            for words in (("rev-parse", "--short", "HEAD"), ("status", "--porcelain", "-uno"))
-        ]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return done[0] + ("+" if done[1] else "")
+    return done.stdout.strip()
 
 
 def text_table(rows: Sequence[Sequence[str]]) -> str:

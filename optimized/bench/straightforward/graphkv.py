@@ -75,13 +75,13 @@ def enhance(scores: Tensor, weights: Tensor, neighbours: Tensor) -> Tensor:
     return (scores * (1 + weights * neighbours).prod(-2)).to(scores.dtype)
 
 
-def reached(tokens: int, dtype: torch.dtype) -> Inputs:
+def without_weights(tokens: int, dtype: torch.dtype) -> Inputs:
     """Return scores and neighbours."""
     given = graph(tokens, dtype)
-    return {name: given[name] for name in ("scores", "neighbours")}
+    return dict(scores=given["scores"], neighbours=given["neighbours"])
 
 
-@row(reached, GRAPH + ", 16 neighbours")
+@row(without_weights, GRAPH + ", 16 neighbours")
 def banish(scores: Tensor, neighbours: Tensor) -> Tensor:
     """Fill where any source reaches."""
     return scores.masked_fill(neighbours.any(-2), -torch.inf)

@@ -1,6 +1,7 @@
 """Plain ways to HEX: the marks, the codes, and attention over what is stored."""
 
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -218,7 +219,7 @@ def asking(tokens: int, dtype: torch.dtype) -> Inputs:
     return dict(queries=normal(0, 1, QUERY_HEADS, 1, WIDTH).to(dtype)) | held(tokens, dtype)
 
 
-@row(asking, LAYER + ", 32 query heads, one query", compared=lambda found: found[0])
+@row(asking, LAYER + ", 32 query heads, one query", compared=itemgetter(0))
 def hex_attention(queries: Tensor, cache: kv.HexCache) -> Tensor:
     """Restore the cache and attend."""
     return F.scaled_dot_product_attention(queries, *hex_read(cache), enable_gqa=True)

@@ -8,7 +8,9 @@ import optimized as kv
 from optimized.bench.straightforward.rows import (
     KV_HEADS,
     Inputs,
+    both_ends,
     importance,
+    quarter,
     row,
     scored,
 )
@@ -23,13 +25,7 @@ def hub_mask(scores: Tensor) -> Tensor:
     return scores == F.max_pool1d(scores, 5, 1, 2)
 
 
-def hubs(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return scores and their hubs."""
-    given = scored()(tokens, dtype)
-    return given | dict(hubs=kv.hub_mask(**given))
-
-
-@row(hubs, SHAPE)
+@row(scored(hubs=kv.hub_mask), SHAPE)
 def discount(scores: Tensor, hubs: Tensor) -> Tensor:
     """Halve the others."""
     return torch.where(hubs, scores, GAMMA * scores)
@@ -66,24 +62,18 @@ def head_weights(selectivity: Tensor) -> Tensor:
     return (wide / wide.mean(-1, keepdim=True)).sqrt().clamp(0.8, 1.2)
 
 
-def weighted(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return scores and the weight of each head."""
-    return scored()(tokens, dtype) | dict(weights=importance(1, 1, KV_HEADS).to(dtype))
+def weights_of(scores: Tensor) -> Tensor:
+    """Return the weight of each head."""
+    return importance(1, 1, KV_HEADS).to(scores.dtype)
 
 
-@row(weighted, SHAPE)
+@row(scored(weights=weights_of), SHAPE)
 def calibrate(scores: Tensor, weights: Tensor) -> Tensor:
     """Multiply."""
     return scores * weights[..., None]
 
 
-def corrected(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return scores before and after a correction."""
-    given = scored(ratio=0.9)(tokens, dtype)
-    return given | dict(corrected=0.5 * given["scores"])
-
-
-@row(corrected, SHAPE)
+@row(scored(ratio=0.9, corrected=lambda scores: 0.5 * scores), SHAPE)
 def gate(scores: Tensor, corrected: Tensor, ratio: float) -> Tensor:
     """Interpolate."""
     return torch.lerp(scores, corrected, ratio**2)
@@ -106,13 +96,7 @@ def corrected_content(content: Tensor) -> Tensor:
     return weights * torch.where(hubs, content, GAMMA * content)
 
 
-def with_ends(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return scores of which both ends are protected."""
-    ends = kv.protected_mask(tokens).expand(1, KV_HEADS, tokens)
-    return scored(ratio=0.95, protected=ends)(tokens, dtype)
-
-
-@row(with_ends, SHAPE)
+@row(scored(ratio=0.95, protected=both_ends), SHAPE)
 def hubkv_refine(scores: Tensor, ratio: float, protected: Tensor) -> Tensor:
     """Cut off the protected ends, and mix the scores between them with the corrected ones."""
     del protected  # a user knows which tokens these are
@@ -135,12 +119,7 @@ def shift_scores(scores: Tensor) -> Tensor:
     return scores - scores.amin(-1, keepdim=True)
 
 
-def divided(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return scores and a budget to divide."""
-    return scored(keep=tokens // 4, rule="waterfill")(tokens, dtype)
-
-
-@row(divided, SHAPE + ", waterfill")
+@row(scored(keep=quarter, rule="waterfill"), SHAPE + ", waterfill")
 def head_budgets(scores: Tensor, keep: int, rule: str) -> Tensor:
     """Count the places of the largest shares of all heads."""
     del rule
