@@ -123,8 +123,8 @@ def kvzip_chunk(
     """Return KVzipPress' scores of one chunk, after a prefix of `sinks` tokens."""
     if queries.ndim > 3:
         raise Unasked("several rows")
-    given = (x.float() for x in (queries, row(keys), row(repeat_keys)))
-    return library.kvzip_chunk(*given, index, chunk, sinks)()
+    asking, every, echo = (x.float() for x in (queries, row(keys), row(repeat_keys)))
+    return library.kvzip_chunk(asking, every, echo, index, chunk, sinks)()
 
 
 def kvzip(

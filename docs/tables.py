@@ -70,7 +70,7 @@ def errors(keys: Tensor, values: Tensor, mode: str) -> str:
     queries = normal(3, HEADS, TOKENS, WIDTH)
     config = HexConfig(bits=4, density=0.0, heavy=0.0, recent=0)._replace(mode=mode)
     everything = queries, keys, values
-    cache = kv.hex_prefill(*(x[:, :PREFILL] for x in everything), config)
+    cache = kv.hex_prefill(*(x[:, :PREFILL] for x in everything), config=config)
     cache = kv.hex_append(cache, *(x[:, PREFILL:] for x in everything))
     held = kv.hex_read(cache)
     deviation = kv.attention_error(queries[..., -LAST:, :], keys, values, *held).mean()
@@ -95,7 +95,7 @@ CHANGES = {
 KINDS = ("full", "expander", "expander-EO", "H2O", "H2O-EO", "quant")
 
 
-def stream() -> tuple[Tensor, ...]:
+def stream() -> tuple[Tensor, Tensor, Tensor]:
     """Return queries, keys and values."""
     draw = partial(torch.randn, generator=torch.Generator().manual_seed(0))
     tokens = PROMPT + DECODED

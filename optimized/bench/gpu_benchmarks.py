@@ -41,7 +41,8 @@ BUDGET = 480.0
 def microseconds(device: torch.device, call: Callable[[], object]) -> float:
     """Return the time of a call: the median of many on a GPU, of one on a CPU."""
     if device.type == "cuda":
-        return 1e3 * do_bench(call, return_mode="median")
+        milliseconds: Any = do_bench(call, return_mode="median")
+        return 1e3 * milliseconds
     start = time.perf_counter()
     call()
     return 1e6 * (time.perf_counter() - start)

@@ -122,12 +122,13 @@ def test_a_row_holds_all_sides_of_an_operation_and_a_dry_run_is_never_shown(tmp_
     assert "ModuleNotFoundError" in rivals["flashinfer"]["refused"]
     assert row["eager_ratio"] == row["eager"]["us"] / row["kernel"]["us"]
     assert row["of_copy"] == row["bytes_per_s"] / 1e9
-    record = gpu_benchmarks.Record(gpu_benchmarks.about(torch.device("cpu"), ""), tmp_path / "x")
+    file = tmp_path / "rows.json"
+    record = gpu_benchmarks.Record(gpu_benchmarks.about(torch.device("cpu"), ""), file)
     record.add(row)
-    assert report.gpu_measurements_markdown(record.file).startswith("Nothing yet")
+    assert report.gpu_measurements_markdown(file).startswith("Nothing yet")
     record.about["dry_run"] = False
     record.add(row)
-    assert "ragged_attention" in report.gpu_measurements_markdown(record.file)
+    assert "ragged_attention" in report.gpu_measurements_markdown(file)
 
 
 def test_the_page_lists_the_steps_in_the_order_of_measurement():
