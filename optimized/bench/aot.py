@@ -32,16 +32,16 @@ def main(words: list[str]) -> None:
     """Compile, print the table, and exit with an error on a miss."""
     parser = argparse.ArgumentParser(prog="python -m optimized.bench aot", description=__doc__)
     parser.add_argument("--all", action="store_true", help="compile for every target")
-    one = "compile each kernel only as the first operation launches it"
-    parser.add_argument("--first", action="store_true", help=one)
+    first = "compile each kernel only as the first operation launches it"
+    parser.add_argument("--first", action="store_true", help=first)
     given = parser.parse_args(words)
     uses: dict[Source, str] = {}
-    for one in operations.compiled_operations():
-        for launch in one.launches:
-            uses.setdefault(machine_code.source(launch), one.title)
+    for operation in operations.compiled_operations():
+        for launch in operation.launches:
+            uses.setdefault(machine_code.source(launch), operation.title)
     if given.first:
-        first = {(kernel.home, kernel.kernel): kernel for kernel in reversed(uses)}
-        uses = {kernel: uses[kernel] for kernel in first.values()}
+        once = {(kernel.home, kernel.kernel): kernel for kernel in reversed(uses)}
+        uses = {kernel: uses[kernel] for kernel in once.values()}
     wanted = [*product(uses, SHARED if given.all else (DEFAULT,))]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         codes = [*pool.map(code_or_error, *zip(*wanted, strict=True))]

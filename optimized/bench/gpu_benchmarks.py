@@ -14,14 +14,14 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 from triton.testing import do_bench
 
 from optimized import kernels
@@ -81,19 +81,10 @@ def explained(reason: Exception) -> str:
     return f"{type(reason).__name__}: {reason}".splitlines()[0][:200]
 
 
-def tensors(value: object) -> Iterator[Tensor]:
-    """Yield the tensors inside a value."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, tuple | list | dict):
-        parts = value.values() if isinstance(value, dict) else value
-        yield from chain.from_iterable(map(tensors, parts))
-
-
 def tensor_bytes(value: object) -> int:
     """Return the bytes of the tensors inside a value, counting each storage once."""
-    storages = (tensor.untyped_storage() for tensor in tensors(value))
-    return sum({one.data_ptr(): one.nbytes() for one in storages}.values())
+    storages = (x.untyped_storage() for x in tree_leaves(value) if isinstance(x, Tensor))
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
 def copying(device: torch.device) -> float:
@@ -104,19 +95,19 @@ def copying(device: torch.device) -> float:
     return 2e6 * size / microseconds(device, lambda: target.copy_(source))
 
 
-def measured(device: torch.device, one: Operation, bandwidth: float) -> Named:
+def measured(device: torch.device, operation: Operation, bandwidth: float) -> Named:
     """Measure all sides of an operation; return its row."""
-    inputs = one.inputs(device)
-    kernel = partial(one.kernel, **inputs.kernel)
-    row = about_row(one, copy_bytes_per_s=bandwidth)
+    inputs = operation.inputs(device)
+    kernel = partial(operation.kernel, **inputs.kernel)
+    row = about_row(operation, copy_bytes_per_s=bandwidth)
     with trusted():
         row["bytes"] = tensor_bytes(inputs.kernel) + tensor_bytes(kernel())
         row["kernel"] = dict(us=microseconds(device, kernel))
         row["graph"] = time_side(device, kernel, graph=True)
-        if one.eager is not None:
-            row["eager"] = time_side(device, partial(one.eager, **inputs.eager))
-        if one.rivals:
-            row["fp16"] = of_rivals(device, one, inputs.fp16)
+        if operation.eager is not None:
+            row["eager"] = time_side(device, partial(operation.eager, **inputs.eager))
+        if operation.rivals:
+            row["fp16"] = of_rivals(device, operation, inputs.fp16)
     least = min(row["kernel"]["us"], row["graph"].get("us", row["kernel"]["us"]))
     row["bytes_per_s"] = 1e6 * row["bytes"] / least
     row["of_copy"] = row["bytes_per_s"] / bandwidth
@@ -131,14 +122,14 @@ def measured(device: torch.device, one: Operation, bandwidth: float) -> Named:
     return row
 
 
-def about_row(one: Operation, **rest: object) -> Named:
+def about_row(operation: Operation, **rest: object) -> Named:
     """Return the identifying fields of a row, and further ones."""
-    return dict(step=one.step, operation=one.name, shape=one.shape, options={}) | rest
+    return dict(step=operation.step, operation=operation.name, shape=operation.shape) | rest
 
 
-def of_rivals(device: torch.device, one: Operation, inputs: Named) -> Named:
+def of_rivals(device: torch.device, operation: Operation, inputs: Named) -> Named:
     """Return the time of each rival, the fastest one, and the fastest as a CUDA graph."""
-    calls = {name: partial(rival, **inputs) for name, rival in one.rivals.items()}
+    calls = {name: partial(rival, **inputs) for name, rival in operation.rivals.items()}
     sides = {name: time_side(device, call) for name, call in calls.items()}
     timed = [name for name, side in sides.items() if "us" in side]
     graphs = {name: time_side(device, calls[name], graph=True) for name in timed}
@@ -187,7 +178,7 @@ class Record:
 
     def add(self, row: Named) -> None:
         """Write a row, replacing an earlier one."""
-        self.rows = [one for one in self.rows if key(one) != key(row)] + [row]
+        self.rows = [old for old in self.rows if key(old) != key(row)] + [row]
         if self.file is not None:
             agreed = [*kernels.LAUNCHERS] if self.agrees else []
             this = dict(about=self.about, agreed=agreed, rows=self.rows)
@@ -212,7 +203,7 @@ def disagreeing(device: torch.device) -> set[str]:
     return {name.partition("[")[2].removesuffix("]").removeprefix("optimized-") for name in names}
 
 
-def run(device: torch.device, some: list[Operation], record: Record, until: float) -> list[str]:
+def run(device: torch.device, wanted: list[Operation], record: Record, until: float) -> list[str]:
     """Measure operations that agree; print and write each row, and return those that failed.
 
     Rows that the file holds for the same code and machine are not measured again. At the time
@@ -224,24 +215,25 @@ def run(device: torch.device, some: list[Operation], record: Record, until: floa
     bandwidth = copying(device)
     print(f"a copy passes {bandwidth / 1e9:.0f} GB/s", flush=True)
     failed, left = list[str](), list[str]()
-    for one in some:
-        row = record.row(about_row(one))
-        if wrong := apart & {one.kind, *one.name.split(" + ")}:
-            failed.append(f"{one.title} does not agree with the reference: {', '.join(wrong)}")
+    for operation in wanted:
+        row = record.row(about_row(operation))
+        if wrong := apart & {operation.kind, *operation.name.split(" + ")}:
+            failed.append(f"{operation.title} does not agree: {', '.join(wrong)}")
             continue
         if row is None and time.monotonic() >= until:
-            left.append(one.title)
+            left.append(operation.title)
             continue
         if row is None:
             try:
-                row = measured(device, one, bandwidth)
+                row = measured(device, operation, bandwidth)
             except Exception as reason:
-                row = about_row(one, failed=explained(reason))
+                row = about_row(operation, failed=explained(reason))
             record.add(row)
             check_usable(device)
-        print("; ".join([one.step, *(f"{k} {v}" for k, v in row_cells(row).items())]), flush=True)
+        cells = [f"{column} {cell}" for column, cell in row_cells(row).items()]
+        print(operation.step, *cells, sep="; ", flush=True)
         if "failed" in row:
-            failed.append(f"{one.title}: {row['failed']}")
+            failed.append(f"{operation.title}: {row['failed']}")
     if left:
         print(f"out of time; the same command goes on with {len(left)} rows:", *left, sep="\n  ")
     return failed
@@ -274,10 +266,11 @@ def arguments(words: list[str]) -> Any:
         parser.error(f"no such step: {', '.join(unknown)}; there are {', '.join(STEPS)}")
     if not (given.dry_run or torch.cuda.is_available()):
         parser.error("there is no GPU here; use --dry-run to try the command on a CPU")
-    there = [one for one in operations(given.dry_run) if one.step in (given.steps or STEPS)]
-    given.operations = [one for one in there if given.only in one.title]
+    steps = given.steps or STEPS
+    there = [operation for operation in operations(given.dry_run) if operation.step in steps]
+    given.operations = [operation for operation in there if given.only in operation.title]
     if not given.operations:
-        titles = "\n  ".join(one.title for one in there)
+        titles = "\n  ".join(operation.title for operation in there)
         parser.error(f"no row has the text {given.only!r}; there are\n  {titles}")
     return given
 
@@ -291,7 +284,7 @@ def main(words: list[str]) -> None:
     record = Record(about(device, given.commit), file)
     if given.anew:
         record.agrees = False
-        asked = [key(about_row(one)) for one in given.operations]
+        asked = [key(about_row(operation)) for operation in given.operations]
         record.rows = [row for row in record.rows if key(row) not in asked]
     if failed := run(device, given.operations, record, until):
         sys.exit("\n".join(["rows that failed:", *failed]))

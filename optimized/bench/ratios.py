@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 import optimized
 import reference
@@ -94,11 +95,8 @@ def scale(x: Tensor) -> Tensor:
 
 def leaves(result: Any) -> list[Tensor]:
     """Return the tensors and numbers of a result, in order."""
-    if isinstance(result, Tensor):
-        return [torch.where(result.isinf(), 0, result) if result.is_floating_point() else result]
-    if isinstance(result, tuple | list):
-        return [leaf for part in result for leaf in leaves(part)]
-    return [torch.tensor(result)] if isinstance(result, int | float) else []
+    every = [torch.as_tensor(x) for x in tree_leaves(result) if isinstance(x, Tensor | int | float)]
+    return [torch.where(x.isinf(), 0, x) if x.is_floating_point() else x for x in every]
 
 
 class Table:

@@ -14,7 +14,6 @@ from torch import Tensor
 
 kvpress = pytest.importorskip("kvpress")
 
-from kvpress.presses import fastkvzip_press, kvzip_press  # noqa: E402
 from transformers import (  # noqa: E402
     AutoModelForCausalLM,
     DynamicCache,
@@ -66,7 +65,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def new_model(kind=LlamaConfig, layers: int = 2, **settings: Any) -> Any:
+def new_model(kind: Any = LlamaConfig, layers: int = 2, **settings: Any) -> Any:
     """Return a model of random weights, the same at every call."""
     torch.manual_seed(0)
     config = kind(
@@ -138,7 +137,7 @@ def recorded(monkeypatch):
         encode=lambda text, **_: torch.ones(1, len(text.split()), dtype=torch.long),
     )
     tokenizers = SimpleNamespace(from_pretrained=lambda _: words)
-    monkeypatch.setattr(kvzip_press, "AutoTokenizer", tokenizers)
+    monkeypatch.setattr(kvpress.presses.kvzip_press, "AutoTokenizer", tokenizers)
     return scores, queries
 
 
@@ -157,7 +156,7 @@ def test_what_is_kept_follows_from_the_scores_of_a_press_beside_its_marks(name, 
         ids = ids[:1]
     if name == "fastkvzip":
         torch.manual_seed(0)
-        gate = fastkvzip_press.FastKVzipGate
+        gate = kvpress.presses.fastkvzip_press.FastKVzipGate
         base.gates = [gate(0, 32, HEADS, GROUP, torch.float32) for _ in range(2)]
     base.compression_ratio = ratio = 0.5
     press = GraphKVPress(base, **GRAPH, **settings) if graph else HubKVPress(base, **settings)
@@ -191,7 +190,9 @@ def test_what_is_kept_follows_from_the_scores_of_a_press_beside_its_marks(name, 
             if "queries" in kind:
                 budget["queries"] = queries[place]
             how = GraphSettings(GRAPH["count"], **settings)
-            wanted = reference.graphkv_select(*layer, how, length=GRAPH["length"], **budget)
+            wanted = reference.graphkv_select(
+                *layer, refinement=how, length=GRAPH["length"], **budget
+            )
         else:
             budget |= {word: settings[word] for word in ("scope", "sinks") if word in settings}
             rest = {word: x for word, x in settings.items() if word in HubSettings._fields}
