@@ -4,8 +4,9 @@ The script writes docs/kvpress.json. The page on kvpress describes the environme
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
+from inspect import signature
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,10 +19,11 @@ from kvpress import utils  # pyright: ignore[reportMissingImports]
 from kvpress.presses.fastkvzip_press import (  # pyright: ignore[reportMissingImports]
     FastKVzipGate,
 )
-from torch import Tensor, nn
+from torch import Tensor
 
 import reference
 import spec_tests
+from optimized.bench import library
 from reference import GateWeights, QueryStatistics
 from spec_tests.json_values import read
 
@@ -34,17 +36,6 @@ class Unasked(Exception):
     """Raised where a press does not support an input."""
 
 
-def attention(queries: Tensor, kv_heads: int, tokens: int) -> tuple[Any, Tensor, dict[str, Any]]:
-    """Return a module without rotation, the queries as its hidden states, and its kwargs."""
-    heads, count, width = queries.shape[-3:]
-    config = SimpleNamespace(num_attention_heads=heads, num_key_value_heads=kv_heads)
-    module = SimpleNamespace(config=config, head_dim=width, q_proj=nn.Identity())
-    hidden = queries.new_zeros(1, tokens, heads * width)
-    hidden[:, tokens - count :] = queries.movedim(-3, -2).reshape(1, count, -1)
-    turn = queries.new_ones(1, tokens, width), queries.new_zeros(1, tokens, width)
-    return module, hidden, {"position_embeddings": turn}
-
-
 def row(tensor: Tensor, axes: int = 4) -> Tensor:
     """Return a tensor as a batch of one row."""
     if tensor.ndim == axes and len(tensor) > 1:
@@ -52,59 +43,27 @@ def row(tensor: Tensor, axes: int = 4) -> Tensor:
     return tensor if tensor.ndim == axes else tensor[None]
 
 
-def unpadded(**inputs: Any) -> None:
-    """Raise an error if any of these unsupported inputs is given."""
-    for name, given in inputs.items():
-        if given is not None:
-            raise Unasked(name)
-
-
-def snapkv(
-    queries: Tensor,
-    keys: Tensor,
-    window: int = 32,
-    kernel: int = 5,
-    pooling: str = "average",
-    valid: Any = None,
-    log_sum_exp: Any = None,
-) -> Tensor:
+def snapkv(queries: Tensor, keys: Tensor, window: int, kernel: int) -> Tensor:
     """Return the scores of SnapKVPress."""
-    unpadded(valid=valid, pooling=None if pooling == "average" else pooling)
-    unpadded(log_sum_exp=log_sum_exp)
-    keys = row(keys)
-    module, hidden, kwargs = attention(queries, *keys.shape[1:3])
-    press = kvpress.SnapKVPress(window_size=window, kernel_size=kernel)
-    return press.score(module, hidden, keys, keys, None, kwargs)
+    return library.snapkv(queries, row(keys), window, kernel)()
 
 
-def knorm(keys: Tensor, valid: Any = None, shift: bool = False) -> Tensor:
+def knorm(keys: Tensor) -> Tensor:
     """Return the scores of KnormPress."""
-    unpadded(valid=valid, shift=shift or None)
-    return kvpress.KnormPress().score(None, None, row(keys), None, None, {})
+    return library.knorm(row(keys))()
 
 
-def h2o_mass(
-    queries: Tensor, keys: Tensor, mass: Any = None, valid: Any = None, log_sum_exp: Any = None
-) -> Tensor:
+def h2o_mass(queries: Tensor, keys: Tensor) -> Tensor:
     """Return the scores of ObservedAttentionPress, from the weights of eager attention."""
-    unpadded(mass=mass, valid=valid, log_sum_exp=log_sum_exp)
     weights = reference.attention_weights(queries, keys)
     return kvpress.ObservedAttentionPress().score(None, None, row(keys), None, row(weights), {})
 
 
-def h2o(**_: Any) -> Tensor:
-    """Raise an error, since ObservedAttentionPress has no budget and no recent tokens."""
-    raise Unasked("keep")
-
-
-def pyramidkv_budgets(
-    keep: int, layers: int, tokens: Any, window: int = 32, beta: int = 20, exact: bool = False
-) -> Tensor:
+def pyramidkv_budgets(keep: int, layers: int, tokens: Any, window: int, beta: int) -> Tensor:
     """Return the layer budgets of PyramidKVPress."""
-    unpadded(exact=exact or None)
-    budgets = torch.empty(layers, *torch.as_tensor(tokens).shape, dtype=torch.int64)
-    for layer, place in product(range(layers), range(budgets[0].numel())):
-        count = int(torch.as_tensor(tokens).flatten()[place])
+    counts = torch.as_tensor(tokens)
+    budgets = torch.empty(layers, *counts.shape, dtype=torch.int64)
+    for layer, (place, count) in product(range(layers), enumerate(counts.flatten().tolist())):
         config = SimpleNamespace(num_hidden_layers=layers)
         module = SimpleNamespace(config=config, layer_idx=layer)
         press = kvpress.PyramidKVPress(1 - min(1, keep / max(1, count)), window, beta=beta)
@@ -128,29 +87,20 @@ def expected_attention(
     keys: Tensor,
     values: Tensor,
     rotation: Tensor,
-    sinks: int = 4,
-    epsilon: float = 0.0,
-    valid: Any = None,
+    sinks: int,
+    epsilon: float,
 ) -> Tensor:
     """Return the scores of ExpectedAttentionPress from these statistics."""
-    unpadded(valid=valid)
-    keys, values = row(keys), row(values)
     mean, covariance = row(statistics.mean, 3), row(statistics.covariance)
-    press = kvpress.ExpectedAttentionPress(n_sink=sinks, epsilon=epsilon)
-    turned = mean @ rotation.mT, rotation @ covariance @ rotation.mT
-    vars(press)["get_query_statistics"] = lambda *_: turned
-    module, _, _ = attention(mean[..., None, :], *keys.shape[1:3])
-    return press.score(module, torch.empty(0), keys, values, None, {})
+    both = statistics._replace(mean=mean, covariance=covariance)
+    return library.expected_attention(both, row(keys), row(values), rotation, sinks, epsilon)()
 
 
-def query_statistics(
-    queries: Tensor, sinks: int = 4, valid: Any = None, past: Any = None
-) -> QueryStatistics:
+def query_statistics(queries: Tensor, sinks: int) -> QueryStatistics:
     """Return the query statistics of ExpectedAttentionPress."""
-    unpadded(valid=valid, past=past)
     tokens, width = queries.shape[-2:]
     queries = F.pad(queries, (0, width % 2))  # channels are rotated in pairs
-    module, hidden, _ = attention(queries, 1, tokens)
+    module, hidden, _ = library.layer_stub(queries, 1, tokens)
     module.rotary_emb = rotary(torch.zeros(queries.shape[-1] // 2))
     press = kvpress.ExpectedAttentionPress(n_sink=sinks)
     mean, covariance = press.get_query_statistics(module, hidden)
@@ -158,7 +108,7 @@ def query_statistics(
     return QueryStatistics(none, none, mean[..., :width], covariance[..., :width, :width])
 
 
-def mean_rotation(frequencies: Tensor, start: int, future: int = 512) -> Tensor:
+def mean_rotation(frequencies: Tensor, start: int, future: int) -> Tensor:
     """Return the mean rotation of ExpectedAttentionPress."""
     width = 2 * len(frequencies)
     module = SimpleNamespace(head_dim=width, rotary_emb=rotary(frequencies))
@@ -168,72 +118,31 @@ def mean_rotation(frequencies: Tensor, start: int, future: int = 512) -> Tensor:
 
 
 def kvzip_chunk(
-    queries: Tensor,
-    keys: Tensor,
-    repeat_keys: Tensor,
-    index: int,
-    chunk: int = 2000,
-    sinks: int = 4,
-    valid: Any = None,
-    repeat_valid: Any = None,
-    past: Any = None,
+    queries: Tensor, keys: Tensor, repeat_keys: Tensor, index: int, chunk: int, sinks: int
 ) -> Tensor:
     """Return KVzipPress' scores of one chunk, after a prefix of `sinks` tokens."""
-    unpadded(valid=valid, repeat_valid=repeat_valid, past=past)
-    press = kvzip_press(keys, sinks, chunk)
-    repeated(press, queries, keys, repeat_keys, sinks + index * chunk)
-    return press.score_val[0]
+    if queries.ndim > 3:
+        raise Unasked("several rows")
+    asking, every, echo = (x.float() for x in (queries, row(keys), row(repeat_keys)))
+    return library.kvzip_chunk(asking, every, echo, index, chunk, sinks)()
 
 
 def kvzip(
-    queries: tuple[Tensor, ...],
-    keys: Tensor,
-    repeat_keys: tuple[Tensor, ...],
-    chunk: int = 2000,
-    sinks: int = 4,
-    recent: int | None = None,
-    valid: Any = None,
-    repeat_valid: Any = None,
+    queries: Sequence[Tensor], keys: Tensor, repeat_keys: Sequence[Tensor], chunk: int, sinks: int
 ) -> Tensor:
     """Return KVzipPress' scores of a context, after a prefix of `sinks` tokens."""
-    unpadded(valid=valid, repeat_valid=repeat_valid, recent=recent or None)
-    press = kvzip_press(keys, sinks, chunk)
-    for index, (asking, echo) in enumerate(zip(queries, repeat_keys, strict=True)):
-        repeated(press, asking, keys, echo, sinks + index * chunk)
-    return press.score_val[0]
-
-
-def kvzip_press(keys: Tensor, sinks: int, chunk: int) -> Any:
-    """Return a press that has read a context."""
-    press = kvpress.KVzipPress(n_sink=sinks, chunk_size=chunk)
-    press.score_val = row(keys).new_zeros(1, 1, *row(keys).shape[1:3])
-    press.context_length = row(keys).shape[2]
-    return press
-
-
-def repeated(press: Any, queries: Tensor, keys: Tensor, echo: Tensor, start: int) -> None:
-    """Update a press' scores by the repetition of a chunk."""
-    queries, keys, echo = queries.float(), row(keys).float(), row(echo).float()
-    press.start_idx, press.end_idx = start, min(keys.shape[2], start + press.chunk_size)
-    if queries.ndim > 3:
-        raise Unasked("several rows")
-    module, hidden, kwargs = attention(queries, keys.shape[1], echo.shape[2])
-    module.layer_idx = 0
-    whole = torch.cat([keys, echo], 2)
-    press.score_kvzip(module, hidden, whole, whole, None, kwargs)
+    pairs = enumerate(zip(queries, repeat_keys, strict=True))
+    return sum(
+        (kvzip_chunk(asking, keys, echo, index, chunk, sinks) for index, (asking, echo) in pairs),
+        torch.zeros(()),
+    )
 
 
 def fastkvzip(
-    hidden: Tensor,
-    weights: GateWeights,
-    sinks: int = 4,
-    recent: int | None = None,
-    epsilon: float = 1e-6,
-    valid: Any = None,
+    hidden: Tensor, weights: GateWeights, sinks: int, recent: int | None, epsilon: float
 ) -> Tensor:
     """Return the scores of FastKVzipPress' gate."""
     del sinks, recent
-    unpadded(valid=valid)
     heads, group, width, channels = weights.query.shape
     gate = FastKVzipGate(0, channels, heads, group, torch.float64, width, weights.learned.shape[1])
     gate.double().load_state_dict(
@@ -252,11 +161,6 @@ def fastkvzip(
         return gate(hidden[None])
 
 
-def fastkvzip_loss(**_: Any) -> Tensor:
-    """Raise an error, since kvpress has no trainer."""
-    raise Unasked("a trainer")
-
-
 def kept_count(pool: int, ratio: float) -> int:
     """Return the number of entries that every press keeps at a ratio."""
     return utils.compute_n_kept(pool, ratio)
@@ -271,14 +175,9 @@ class Given(kvpress.ScorerPress):
 
 
 def retain(
-    scores: Tensor,
-    protected: Tensor | None = None,
-    keep: int | None = None,
-    ratio: float | None = None,
-    scope: str = "head",
+    scores: Tensor, protected: Tensor | None, keep: int | None, ratio: float | None
 ) -> Tensor:
     """Return the mask of entries that a ScorerPress keeps."""
-    unpadded(scope=None if scope == "head" else scope)
     tokens = scores.shape[-1]
     if protected is not None:
         scores = scores.masked_fill(protected, scores.max().item() + 1)
@@ -293,18 +192,15 @@ def retain(
     )
 
 
-def streaming_llm(keys: Tensor, sinks: int = 4, valid: Any = None) -> Tensor:
+def streaming_llm(keys: Tensor, sinks: int) -> Tensor:
     """Return the masks of StreamingLLMPress at every budget from the number of sinks on."""
-    unpadded(valid=valid)
-    return torch.stack([streamed(keys, sinks, keep) for keep in budgets(keys, sinks)])
-
-
-def streamed(keys: Tensor, sinks: int, keep: int) -> Tensor:
-    """Return the mask of tokens that StreamingLLMPress keeps at one budget."""
-    places = torch.arange(keys.shape[-2]).double()[None, None, :, None]
-    press = kvpress.StreamingLLMPress(1 - (keep + 0.5) / keys.shape[-2], n_sink=sinks)
-    left, _ = press.compress(SimpleNamespace(head_dim=1), None, places, places, None, {})
-    return torch.zeros(keys.shape[-2]).scatter_(-1, left.flatten().long(), 1).bool()
+    tokens, masks = keys.shape[-2], []
+    places = torch.arange(tokens).double()[None, None, :, None]
+    for keep in budgets(keys, sinks):
+        press = kvpress.StreamingLLMPress(1 - (keep + 0.5) / tokens, n_sink=sinks)
+        left, _ = press.compress(SimpleNamespace(head_dim=1), None, places, places, None, {})
+        masks.append(torch.zeros(tokens).scatter_(-1, left.flatten().long(), 1).bool())
+    return torch.stack(masks)
 
 
 def budgets(keys: Tensor, sinks: int) -> range:
@@ -313,12 +209,12 @@ def budgets(keys: Tensor, sinks: int) -> range:
     return range(min(sinks, tokens - 1), tokens)
 
 
-ASKED: dict[str, dict[str, Callable[..., Any]]] = {
+ASKED: dict[str, dict[str, Callable[..., Any] | str]] = {
     "compute_n_kept": {"kept_count": kept_count},
     "ScorerPress": {"retain": retain},
     "SnapKVPress": {"snapkv": snapkv},
     "PyramidKVPress": {"pyramidkv_budgets": pyramidkv_budgets},
-    "ObservedAttentionPress": {"h2o_mass": h2o_mass, "h2o": h2o},
+    "ObservedAttentionPress": {"h2o_mass": h2o_mass, "h2o": "keep"},
     "KnormPress": {"knorm": knorm},
     "StreamingLLMPress": {"streaming_llm": streaming_llm},
     "ExpectedAttentionPress": {
@@ -327,9 +223,22 @@ ASKED: dict[str, dict[str, Callable[..., Any]]] = {
         "mean_rotation": mean_rotation,
     },
     "KVzipPress": {"kvzip_chunk": kvzip_chunk, "kvzip": kvzip},
-    "FastKVzipPress": {"fastkvzip": fastkvzip, "fastkvzip_loss": fastkvzip_loss},
+    "FastKVzipPress": {"fastkvzip": fastkvzip, "fastkvzip_loss": "a trainer"},
 }
-"""For each press, the functions of ours that it implements, and how to call it for each."""
+"""For each press, the functions of ours that it implements: how to call it for each, with the
+arguments that it supports, or what it lacks."""
+
+
+def asked(ask: Callable[..., Any] | str, name: str, inputs: dict[str, Any]) -> Any:
+    """Return a press' result for the inputs of a function, whose defaults are the reference's."""
+    if isinstance(ask, str):
+        raise Unasked(ask)
+    takes, defaults = signature(ask).parameters, signature(getattr(reference, name)).parameters
+    for other in [other for other in defaults if other not in takes and other in inputs]:
+        given, default = inputs[other], defaults[other].default
+        if isinstance(given, Tensor) or (given and given != default):
+            raise Unasked(other)
+    return library.with_defaults(name, ask, inputs)
 
 
 def vectors() -> Iterator[dict[str, Any]]:
@@ -347,7 +256,7 @@ def verdicts(press: str) -> Iterator[dict[str, Any]]:
             continue
         inputs, said = read(case["inputs"]), {"function": case["function"], "vector": case["id"]}
         try:
-            theirs = ask(**inputs)
+            theirs = asked(ask, case["function"], inputs)
         except Unasked as reason:
             yield said | {"verdict": "unasked", "lacks": str(reason)}
         except AssertionError as error:
@@ -360,18 +269,15 @@ def compared(name: str, inputs: dict[str, Any], theirs: Any) -> dict[str, Any]:
     """Return how a press' result compares with the specification's, without protected tokens."""
     ours = getattr(reference, name)(**inputs)
     if name == "streaming_llm":
-        keys = inputs["keys"]
-        every = (
-            reference.retain(*ours, keep=keep)[0] for keep in budgets(keys, inputs.get("sinks", 4))
-        )
-        ours = torch.stack(list(every))
+        keeps = budgets(inputs["keys"], inputs.get("sinks", 4))
+        ours = torch.stack([reference.retain(*ours, keep=keep)[0] for keep in keeps])
     if isinstance(ours, QueryStatistics):
         ours, theirs = (torch.cat([x.mean[..., None], x.covariance], -1) for x in (ours, theirs))
-    asked: Any = ...
+    free: Any = ...
     if scored := isinstance(ours, reference.Scored):
-        ours, asked = ours.scores, ~ours.protected
+        ours, free = ours.scores, ~ours.protected
     ours, theirs = (torch.as_tensor(x).double() for x in (ours, theirs))
-    ours, theirs = ours[asked].flatten(), theirs.reshape(ours.shape)[asked].flatten()
+    ours, theirs = ours[free].flatten(), theirs.reshape(ours.shape)[free].flatten()
     numbers = dict(ours=rounded(ours), kvpress=rounded(theirs))
     scale = float(ours @ theirs / (ours @ ours).clamp(min=1e-300))
     if apart(theirs, ours) <= CLOSE:

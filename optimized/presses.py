@@ -134,9 +134,11 @@ class SelectingPress(kvpress.BasePress):
         kwargs: dict[str, Any],
     ) -> tuple[Tensor, Tensor]:
         """Return the keys and values that a layer keeps; if layers compete, all of them for now."""
-        check_entered(
-            self.entered or not (self.scope == "model" or isinstance(self.press, AFTERWARDS))
-        )
+        if not self.entered and (self.scope == "model" or isinstance(self.press, AFTERWARDS)):
+            raise ValueError(
+                "press must not be inside another press if it selects after all layers, got it in "
+                "one"
+            )
         if not self.can_remove(keys.shape[2], kwargs):
             return keys, values
         scores = self.press.score(module, hidden_states, keys, values, attentions, kwargs)
@@ -221,7 +223,11 @@ class SelectingPress(kvpress.BasePress):
         for layer, kept in zip(layers, every, strict=True):
             keys, values = self.stored(layer, kept)
             if keys is not layer.keys:
-                check_writable(self.cache)
+                if isinstance(self.cache, QuantizedCache):  # its entries cannot be replaced
+                    raise ValueError(
+                        "past_key_values must not be a QuantizedCache where entries are removed "
+                        "after the prompt is read; scope 'layer' and 'model' mask them"
+                    )
                 held = self.cache.layers[layer.module.layer_idx]
                 held.keys, held.values = keys, values
 
@@ -352,14 +358,6 @@ def check_press(press: Any, scope: str | None, needs_queries: bool) -> None:
         )
 
 
-def check_entered(by_itself: bool) -> None:
-    """Refuse a press inside another one where selection must wait for the last layer."""
-    if not by_itself:
-        raise ValueError(
-            "press must not be inside another press if it selects after all layers, got it in one"
-        )
-
-
 def check_visible(mask: Tensor | None) -> None:
     """Refuse a prompt whose last token does not see all tokens: a press scores padding as text."""
     if mask is None:
@@ -370,13 +368,4 @@ def check_visible(mask: Tensor | None) -> None:
         raise ValueError(
             "attention_mask must hide no token from the last one, since presses score hidden "
             f"tokens as text, got {int((~seen).sum())} hidden, by padding or by a window"
-        )
-
-
-def check_writable(cache: Any) -> None:
-    """Refuse a quantized cache, whose entries cannot be replaced after reading."""
-    if isinstance(cache, QuantizedCache):
-        raise ValueError(
-            "past_key_values must not be a QuantizedCache where entries are removed after the "
-            "prompt is read; scope 'layer' and 'model' mask them"
         )

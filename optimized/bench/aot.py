@@ -4,23 +4,16 @@ Every operation of `compiled_operations` is compiled ahead of time, by default f
 with `--all` for every target; with `--first` each kernel is compiled once. For sm_80 and sm_90 a
 kernel must not spill registers and must fit into shared memory. For sm_100 and gfx942 it must
 compile. A kernel that fails shows the reason and counts as a miss.
-
-A second table counts what each operation launches: kernels, operators of PyTorch beside them, and
-the operators of the vectorised body.
 """
 
 import argparse
 import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from itertools import product
-from math import prod
-from typing import Any
-from unittest.mock import patch
 
-import torch
-
+from optimized.bench import machine_code, operations
+from optimized.bench.machine_code import SHARED, KernelResources, Source, Target
 from optimized.bench.report import installed, text_table
 
 DEFAULT = 90
@@ -32,51 +25,41 @@ CHECKED = (80, 90)
 CHECKED_WITH = "3.7"
 """The version of Triton whose code must not spill; under another one, a spill is not a miss."""
 
-HEAD = ("operation", "kernel", "target", "registers", "spilled", "shared", "waves", "bytes")
-LAUNCHES = ("operation", "kernels", "operators", "eager operators")
+HEAD = ("operation", "kernel", "target", "registers", "spilled", "shared")
 
 
 def main(words: list[str]) -> None:
     """Compile, print the table, and exit with an error on a miss."""
     parser = argparse.ArgumentParser(prog="python -m optimized.bench aot", description=__doc__)
     parser.add_argument("--all", action="store_true", help="compile for every target")
-    one = "compile each kernel only as the first operation launches it"
-    parser.add_argument("--first", action="store_true", help=one)
+    first = "compile each kernel only as the first operation launches it"
+    parser.add_argument("--first", action="store_true", help=first)
     given = parser.parse_args(words)
-    os.environ.pop("TRITON_INTERPRET", None)  # before anything imports triton
-    from optimized.bench.machine_code import SHARED, source
-    from optimized.bench.operations import compiled_operations
-
-    uses: dict[Any, tuple[str, Any]] = {}
-    counts: list[tuple[str, ...]] = [LAUNCHES]
-    for one in compiled_operations():
-        launches, operators = launches_of(one)
-        counts.append((one.title, str(len(launches)), str(operators), eager_operators(one)))
-        for launch in launches:
-            uses.setdefault(source(launch), (one.title, launch))
+    uses: dict[Source, str] = {}
+    for operation in operations.compiled_operations():
+        for launch in operation.launches:
+            uses.setdefault(machine_code.source(launch), operation.title)
     if given.first:
-        first = {(kernel.home, kernel.kernel): kernel for kernel in reversed(uses)}
-        uses = {kernel: uses[kernel] for kernel in first.values()}
+        once = {(kernel.home, kernel.kernel): kernel for kernel in reversed(uses)}
+        uses = {kernel: uses[kernel] for kernel in once.values()}
     wanted = [*product(uses, SHARED if given.all else (DEFAULT,))]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         codes = [*pool.map(code_or_error, *zip(*wanted, strict=True))]
     rows: list[tuple[str, ...]] = [HEAD]
     spills, misses = list[str](), list[str]()
     for (kernel, target), code in zip(wanted, codes, strict=True):
-        title, launch = uses[kernel]
-        place = title, kernel.kernel, str(target)
-        name = f"{title}: {kernel.kernel} on {target}"
+        place = uses[kernel], kernel.kernel, str(target)
+        name = f"{uses[kernel]}: {kernel.kernel} on {target}"
         if isinstance(code, str):
             misses.append(f"{name} does not compile: {code}")
-            rows.append((*place, "does not compile", "", "", "", ""))
+            rows.append((*place, "does not compile", "", ""))
             continue
-        waves = f"{waves_of(launch, code):.2f}" if target == DEFAULT else ""
-        rows.append((*place, *map(str, code), waves, str(launch.nbytes)))
+        rows.append((*place, *map(str, code)))
         if code.shared > SHARED[target]:
             misses.append(f"{name} shares {code.shared} bytes")
         if code.spilled and target in CHECKED:
             spills.append(f"{name} spills {code.spilled} bytes")
-    print(text_table(rows), text_table(counts), sep="\n\n")
+    print(text_table(rows))
     version = installed("triton")
     if version.startswith(f"{CHECKED_WITH}."):
         misses += spills
@@ -86,56 +69,8 @@ def main(words: list[str]) -> None:
     sys.exit(bool(misses))
 
 
-def launches_of(one: Any) -> tuple[list[Any], int]:
-    """Return the kernel launches of an operation, and the number of operators beside them."""
-    from optimized.bench.launch_recorder import Operators
-    from optimized.bench.operations import META
-
-    with Operators(META) as operators:
-        return one.launches, operators.count
-
-
-def eager_operators(one: Any) -> str:
-    """Return the number of operators of an operation's vectorised body on a GPU.
-
-    Tensors without values stand for those of the GPU. Where the body reads a value, the number is
-    that of few tokens on a processor, and has a star.
-    """
-    from optimized.bench.launch_recorder import Operators, launched
-    from optimized.bench.operations import META, operations
-
-    if one.eager is None:
-        return ""
-    on_gpu = property(lambda tensor: tensor.device == META)
-    try:
-        inputs = one.inputs(META).eager
-        with patch.object(torch.Tensor, "is_cuda", on_gpu), Operators(META) as operators:
-            launched(partial(one.eager, **inputs))
-        return str(operators.count)
-    except (RuntimeError, NotImplementedError):  # a value is read
-        pass
-    alike = [few for few in operations(small=True) if few.name == one.name and few.eager]
-    few = max(alike, key=lambda few: few.variant == one.variant)
-    assert few.eager is not None
-    processor = torch.device("cpu")
-    inputs = few.inputs(processor).eager
-    with Operators(processor) as operators:
-        launched(partial(few.eager, **inputs))
-    return f"{operators.count}*"
-
-
-def waves_of(launch: Any, code: Any) -> float:
-    """Return how often an H100 is filled by the programs of a launch."""
-    from optimized.bench.machine_code import MULTIPROCESSORS
-
-    resident = code.resident(launch.options.get("num_warps", 4))
-    return prod(launch.grid) / (MULTIPROCESSORS * resident)
-
-
-def code_or_error(kernel: Any, target: Any) -> Any:
+def code_or_error(kernel: Source, target: Target) -> KernelResources | str:
     """Return the machine code of a kernel, or in one line why it does not compile."""
-    from optimized.bench import machine_code
-
     try:
         return machine_code.compile_kernel(kernel, target)
     except Exception as error:  # each stage of the compiler has its own type

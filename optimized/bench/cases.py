@@ -1,4 +1,4 @@
-"""Rows at shapes of their own: what papers time, and attention over caches in full precision.
+"""Rows at shapes of their own: what papers time.
 
 HubKV-Tab5 times refinement and selection at [36, B, 8, N]. HubKV-Tab6 times FastKVzip with HubKV
 and alone: a prompt, its compression, and the first step. GraphKV-Tab3 times decoding at a budget of
@@ -19,15 +19,7 @@ from torch import Tensor
 
 import optimized as kv
 from optimized.bench.straightforward.hubkv import corrected_content
-from optimized.bench.straightforward.rows import (
-    KV_HEADS,
-    QUERY_HEADS,
-    WIDTH,
-    Inputs,
-    importance,
-    layer,
-    normal,
-)
+from optimized.bench.straightforward.rows import Inputs, asked, importance
 from optimized.bench.straightforward.scorers import gate
 
 
@@ -40,53 +32,17 @@ class Case(NamedTuple):
     ours: Callable[..., object]
     theirs: Callable[..., object]
     against: str
-    functions: tuple[str, ...]  # those of the reference with which ours must agree
     paper: str = ""  # milliseconds that a paper reports for our side, on its own hardware
-
-
-ATTENTION = f"{QUERY_HEADS} query heads, {KV_HEADS} key heads of {WIDTH}, "
-
-
-def prompt(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return the queries, keys and values of a prompt in a layer."""
-    return dict(queries=normal(0, 1, QUERY_HEADS, tokens, WIDTH).to(dtype)) | layer(tokens, dtype)
-
-
-def coded(tokens: int, bits: int, dtype: torch.dtype) -> Inputs:
-    """Return a query, the cache in full precision and the HEX cache."""
-    made = prompt(tokens, dtype)
-    cache = kv.hex_prefill(**made, config=kv.hex_preset(f"HEX-{bits}"))
-    return made | dict(queries=made["queries"][:, :, -1:], cache=cache)
-
-
-def evicted(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return a query, the cache in full precision, and a quarter of it, unevenly over heads."""
-    made = prompt(tokens, dtype)
-    scores = importance(3, 1, KV_HEADS, tokens) * torch.arange(1, KV_HEADS + 1)[:, None]
-    kept = kv.retain(scores, ratio=0.75, scope="layer")
-    cache = kv.evict(made["keys"], made["values"], kept).ragged()
-    return made | dict(queries=made["queries"][:, :, -1:], cache=cache)
-
-
-def stock(queries: Tensor, keys: Tensor, values: Tensor, **_: Any) -> Tensor:
-    """Return attention in full precision, causal if there are several queries."""
-    causal = queries.shape[-2] > 1
-    return F.scaled_dot_product_attention(queries, keys, values, is_causal=causal, enable_gqa=True)
-
-
-def by_code(queries: Tensor, cache: kv.HexCache, **_: Any) -> Tensor:
-    """Return attention to the HEX cache."""
-    return kv.hex_attention(queries, cache).output
-
-
-def by_head(queries: Tensor, keys: Tensor, values: Tensor, cache: kv.RaggedCache) -> Tensor:
-    """Return attention to the kept entries and the last token."""
-    return kv.ragged_attention(queries, cache, keys[:, :, -1:], values[:, :, -1:])
 
 
 def mass(queries: Tensor, keys: Tensor, **_: Any) -> Tensor:
     """Return the attention mass of a prompt."""
     return kv.h2o_mass(queries, keys)
+
+
+def forward(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Return the attention of a prompt."""
+    return F.scaled_dot_product_attention(queries, keys, values, is_causal=True, enable_gqa=True)
 
 
 RATIO = 0.95
@@ -167,39 +123,24 @@ def with_and_without(title: str, shape: str, tokens: int, refinement: Any, **how
     """Return the case of a prompt through a model of two layers, with a refinement and without."""
     fast, slow = (partial(answer, refinement=each, **how) for each in (refinement, None))
     method = "hubkv" if isinstance(refinement, kv.HubSettings) else "graphkv"
-    scorer = "pyramidkv_budgets" if how["name"] == "pyramidkv" else how["name"]
-    functions = (f"{method}_compress", scorer)
-    return Case(title, shape, partial(words, tokens), fast, slow, f"without {method}", functions)
+    return Case(title, shape, partial(words, tokens), fast, slow, f"without {method}")
 
 
 FIRST = dict(name="fastkvzip", count=1, ratio=RATIO, scope="model")
 CASES = [
-    *(
-        Case("hex_attention", f"{ATTENTION}{tokens} tokens, {bits} bits, {str(dtype)[6:]}",
-             partial(coded, tokens, bits, dtype), by_code, stock, "full precision",
-             ("hex_attention",))
-        for tokens in (1024, 4096, 8192) for bits in (3, 4)
-        for dtype in (torch.float32, torch.bfloat16)
-    ),
-    *(
-        Case("ragged_attention", f"{ATTENTION}{tokens} tokens, 75% evicted, {str(dtype)[6:]}",
-             partial(evicted, tokens, dtype), by_head, stock, "full precision",
-             ("ragged_attention",))
-        for tokens in (1024, 4096, 8192) for dtype in (torch.float32, torch.bfloat16)
-    ),
-    Case("h2o_mass", f"{ATTENTION}a prompt of 512 tokens, bfloat16",
-         partial(prompt, 512, torch.bfloat16), mass, stock, "attention forward", ("h2o_mass",)),
+    Case("h2o_mass", "32 query heads, 8 key heads of 128, a prompt of 512 tokens, bfloat16",
+         partial(asked(512, values=True), 512, torch.bfloat16), mass, forward,
+         "attention forward"),
     *(
         Case("hubkv_refine + retain", f"[36, {batch}, 8, {tokens}] bfloat16",
              partial(table5, tokens, batch), refine_and_retain, refine_and_sort,
-             "eager refinement and stable sort", ("hubkv_refine", "retain"), paper)
+             "eager refinement and stable sort", paper)
         for (tokens, batch), paper in TABLE5.items()
     ),
     *(
         Case("random_expander", f"{tokens} × {channels}",
              partial(dict, tokens=tokens, channels=channels, token_degree=channels // 32),
-             kv.random_expander, configuration_model, "networkx multigraph", ("random_expander",),
-             paper)
+             kv.random_expander, configuration_model, "networkx multigraph", paper)
         for tokens, channels, paper in (
             (96, 1024, "< 150"), (1920, 1024, "< 150"), (8160, 1024, "< 150"),
             (4096, 4096, "< 3000"),

@@ -6,7 +6,6 @@ Operators of PyTorch that would launch a kernel on a GPU are counted beside them
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from inspect import signature
-from math import prod
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -26,18 +25,6 @@ class Launch(NamedTuple):
     grid: tuple[int, ...]
     arguments: dict[str, Any]  # constants included
     options: dict[str, int]  # such as num_warps
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of all tensors of the launch; one that is passed twice counts once."""
-        given = {id(one): one for one in tensors((*self.arguments.values(),))}
-        return sum(map(memory, given.values()))
-
-
-def memory(tensor: torch.Tensor) -> int:
-    """Return the bytes of a tensor's elements; those that share memory count once."""
-    sizes = zip(tensor.shape, tensor.stride(), strict=True)
-    return prod(size for size, stride in sizes if stride) * tensor.itemsize
 
 
 class Operators(TorchDispatchMode):
@@ -62,16 +49,18 @@ class Operators(TorchDispatchMode):
 
 
 @contextmanager
-def recorded() -> Iterator[list[Launch]]:
-    """Return a context that records kernel launches instead of running them."""
+def recorded(run: bool = False) -> Iterator[list[Launch]]:
+    """Return a context that records kernel launches; they do nothing, unless they also `run`."""
     found: list[Launch] = []
+    runs = {kind: kind.run for kind in (JITFunction, InterpretedFunction)}
 
-    def record(kernel: Any, *args: Any, grid: Any, warmup: bool = False, **rest: Any) -> None:
-        del warmup
+    def record(kernel: Any, *args: Any, grid: Any, warmup: bool = False, **rest: Any) -> Any:
+        given = dict(rest, grid=grid, warmup=warmup)
         options = {name: rest.pop(name) for name in [*rest] if name not in kernel.arg_names}
         bound = signature(kernel.fn).bind(*args, **rest)
         bound.apply_defaults()
         found.append(Launch(kernel, tuple(grid), dict(bound.arguments), options))
+        return runs[type(kernel)](kernel, *args, **given) if run else None
 
     with patch.object(JITFunction, "run", record), patch.object(InterpretedFunction, "run", record):
         yield found

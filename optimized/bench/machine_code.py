@@ -23,8 +23,6 @@ Target = int | str
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 SHARED = {80: 166912, 90: 232448, 100: 232448, "gfx942": 65536}
 """Bytes of shared memory that a program may have."""
-MULTIPROCESSORS = 132
-"""Those of an H100, each with four schedulers of 16384 registers and 16 warps."""
 
 DTYPES = {
     torch.bfloat16: "bf16",
@@ -56,12 +54,6 @@ class KernelResources(NamedTuple):
     registers: int
     spilled: int  # bytes of a thread's stack on NVIDIA, number of registers on AMD
     shared: int  # bytes
-
-    def resident(self, warps: int) -> int:
-        """Return how many programs of some warps one multiprocessor of an H100 holds at once."""
-        of_a_warp = -(-max(1, self.registers) * 32 // 256) * 256
-        held = 4 * min(16, 16384 // of_a_warp)
-        return min(32, held // warps, 233472 // (self.shared + 1024))
 
 
 def source(launch: Launch) -> Source:

@@ -5,41 +5,35 @@ values: a call only launches, and a launch recorder notes what it would compile.
 """
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map_only
-from triton.runtime.interpreter import InterpretedFunction
-from triton.runtime.jit import JITFunction
 
 import optimized as kv
 from optimized import kernels, vector
 from optimized.bench.launch_recorder import Launch, launched
 from optimized.hex_packed_layout import TILE, PackedCache, PackedSpans
 from optimized.kernels.evict import gathered, kept_per_block
-from optimized.kernels.hex import attention as launcher
 from optimized.kernels.hex._packed_decode_step import ready
-from optimized.kernels.hex.attention import RESIDENT, attend_packed, decode
+from optimized.kernels.hex.attention import attend_packed, decode
 from optimized.kernels.hex.compress import coded_span, restored
 from reference import HexCache
 
 Named = dict[str, Any]
 Rivals = Mapping[str, Callable[..., object]]
 NONE: Rivals = MappingProxyType({})
-STEPS = ("fp16", "decode", "sweep", "pack", "select", "graph", "mass", "evict")
+STEPS = ("decode", "select", "pack", "mass", "graph", "evict")
 RATIO = 0.95
+DECODING = ("hex_decode", "hex_attention")
 PACKS = ("hex_compress", "hex_reconstruct")
 PRESETS = ("KCVT-4", "HEX-4", "KCVT-3", "HEX-3")
-DECODING = ("decode", "sweep")
-"""Steps that run one kernel at many sizes; `aot` compiles one size, since three bits are slow."""
 
 
 class OperationInputs(NamedTuple):
@@ -57,29 +51,30 @@ class Operation(NamedTuple):
     name: str
     shape: str
     inputs: Callable[[torch.device], OperationInputs]
-    kernel: Callable[..., object] | None
+    kernel: Callable[..., object]
     eager: Callable[..., object] | None = None
     rivals: Rivals = NONE
     """Attention in half precision, by name; the fastest counts."""
-    options: Named = MappingProxyType({})  # pyright: ignore[reportAssignmentType]
-    """Launch options for `override_launch_options`, in place of the launcher's own."""
     launch: Callable[[], object] | None = None
     """The kernel's call on tensors without values, if the inputs depend on values."""
     variant: str = ""
-    """What chooses other kernels than an operation of the same name has: `kernel_gate`."""
+    """What chooses other kernels than an operation of the same name has."""
 
     @property
     def title(self) -> str:
-        """The operation at its shape, with its options."""
-        options = (f", {name} {value}" for name, value in self.options.items())
-        return f"{self.name} {self.shape}{''.join(options)}"
+        """The operation at its shape."""
+        return f"{self.name} {self.shape}"
+
+    @property
+    def kind(self) -> str:
+        """What an operation and the same one with few tokens share: name and variant."""
+        return f"{self.name}, {self.variant}"
 
     @property
     def launches(self) -> list[Launch]:
         """The launches of the kernel's call."""
         if self.launch is not None:
             return launched(self.launch)
-        assert self.kernel is not None
         return launched(partial(self.kernel, **self.inputs(META).kernel))
 
 
@@ -174,84 +169,48 @@ PROMPTS: Rivals = {**TORCH, "flash_attn": flash}
 DECODES: Rivals = {**PROMPTS, "flash_attn, split": flash_cached, "flashinfer": flashinfer_decode}
 
 
-def attention(rows: int, tokens: int, small: bool) -> Operation:
-    """Return the operation of decode attention over a cache in half precision."""
-    heads, width = (4, 2) if small else (32, 8), 128
-
-    def inputs(device: torch.device) -> OperationInputs:
-        made = cache(device, rows, heads, tokens, width)
-        return OperationInputs(made, fp16=made)
-
-    shape = f"[{rows}, {heads[0]}, 1, {width}] float16, {tokens} tokens"
-    return Operation("fp16", "attention", shape, inputs, None, rivals=DECODES)
-
-
-def compressed(
+def decoding(
+    name: str,
     rows: int,
     tokens: int,
     preset: str,
     small: bool = False,
-    options: Named | None = None,
     *,
     width: int = 128,
     mass: bool = False,
 ) -> Operation:
-    """Return the operation of decode attention over a HEX cache; with `mass`, also of its mass."""
-    config, heads = kv.hex_preset(preset), (32, 8)
-    if small:
-        heads = 4, 2
+    """Return the operation of `hex_attention`, or of a step of `hex_decode` in place.
+
+    When the residual buffer is full, further steps write its last token anew. With `mass`,
+    attention returns its mass, too.
+    """
+    config, (asked, held) = kv.hex_preset(preset), (4, 2) if small else (32, 8)
+    step = name == "hex_decode"
 
     def inputs(device: torch.device) -> OperationInputs:
-        made = cache(device, rows, heads, tokens, width)
-        prompt = made | dict(queries=normal(device, rows, heads[0], tokens, width))
-        held = kv.hex_prefill(**prompt, config=config)
-        asked = made["queries"]
-        packed = PackedCache.of(held)
-        return OperationInputs(
-            dict(queries=asked, cache=packed), dict(queries=asked, cache=held), made
-        )
+        made = cache(device, rows, (asked, held), tokens, width)
+        prompt = made | dict(queries=normal(device, rows, asked, tokens, width))
+        stored = kv.hex_prefill(**prompt, config=config)
+        packed = PackedCache.of(stored)
+        if not step:
+            new = dict(queries=made["queries"])
+            return OperationInputs(new | dict(cache=packed), new | dict(cache=stored), made)
+        new = {part: made[part][:, :, :1].clone() for part in ("queries", "keys", "values")}
+        return OperationInputs(new | dict(cache=packed.in_room()), new | dict(cache=stored), made)
 
-    laid_out = packed_cache(config, rows, heads[1], tokens, width)
-    asked = empty(rows, heads[0], 1, width)
+    packed = packed_cache(config, rows, held, tokens, width)
+    packed = ready(packed) if step else packed
+    queries, keys, values = (empty(rows, heads, 1, width) for heads in (asked, held, held))
 
     def launch() -> object:
-        return attend_packed(asked, laid_out, mass=mass)
+        if step:
+            return decode(queries, keys, values, packed)
+        return attend_packed(queries, packed, mass=mass)
 
     kind = f"{preset.partition('-')[0]}-{config.bits}{', mass' * mass}"
-    shape = f"[{rows}, {heads[0]}, 1, {width}] float16, {tokens} tokens, {kind}"
-    step = "sweep" if options else "decode"
-    sides = (partial(attend_packed, mass=mass), None if options else vector.hex_attention)
-    rivals = NONE if options else DECODES
-    return Operation(
-        step, "hex_attention", shape, inputs, *sides, rivals, options or {}, launch, kind
-    )
-
-
-def decoding(rows: int, tokens: int, preset: str, small: bool = False) -> Operation:
-    """Return the operation of a decoding step in place: a token is added, and attends.
-
-    When the residual buffer is full, further steps write its last token anew.
-    """
-    config, heads, width = kv.hex_preset(preset), (4, 2) if small else (32, 8), 128
-
-    def inputs(device: torch.device) -> OperationInputs:
-        made = cache(device, rows, heads, tokens, width)
-        prompt = made | dict(queries=normal(device, rows, heads[0], tokens, width))
-        held = kv.hex_prefill(**prompt, config=config)
-        new = {name: made[name][:, :, :1].clone() for name in ("queries", "keys", "values")}
-        packed = PackedCache.of(held).in_room()
-        return OperationInputs(new | dict(cache=packed), new | dict(cache=held), made)
-
-    packed = ready(packed_cache(config, rows, heads[1], tokens, width))
-    asked, key, value = (empty(rows, many, 1, width) for many in (heads[0], *heads[1:] * 2))
-
-    def launch() -> object:
-        return decode(asked, key, value, packed)
-
-    kind = f"{preset.partition('-')[0]}-{config.bits}"
-    shape = f"[{rows}, {heads[0]}, 1, {width}] float16, {tokens} tokens, {kind}"
-    name = "hex_decode"
-    return Operation("decode", name, shape, inputs, decode, None, DECODES, {}, launch, kind)
+    shape = f"[{rows}, {asked}, 1, {width}] float16, {tokens} tokens, {kind}"
+    sides = (decode, None) if step else (partial(attend_packed, mass=mass), vector.hex_attention)
+    return Operation("decode", name, shape, inputs, *sides, DECODES, launch, kind)
 
 
 def packed_cache(
@@ -455,17 +414,10 @@ def ragged(tokens: int, small: bool = False) -> Operation:
 
 
 def operations(small: bool) -> list[Operation]:
-    """Return the timed operations in order, with small shapes for the interpreter if `small`."""
-    choices = [dict(num_warps=warps, num_stages=stages) for warps in (1, 2, 4) for stages in (2, 3)]
-    choices += [dict(RESIDENT=RESIDENT // 2 * factor) for factor in (1, 4, 8)]
-    swept = (1, 101) if small else (8, 32735)
-    sweeps = [compressed(*swept, preset, small, one) for preset in PRESETS for one in choices]
+    """Return the timed operations, the most valuable first; if `small`, with few tokens."""
     if small:
         return [
-            attention(1, 101, small),
-            *(decoding(1, 101, preset, small) for preset in PRESETS),
-            *(compressed(1, 101, preset, small) for preset in PRESETS),
-            *sweeps,
+            *(decoding(name, 1, 101, preset, small) for preset in PRESETS for name in DECODING),
             *(packing(name, 96, bits, small) for bits in (3, 4) for name in PACKS),
             selection(2, 1, 2, 300),
             graph(64, small),
@@ -478,42 +430,47 @@ def operations(small: bool) -> list[Operation]:
             ragged(32, small),
         ]
     sizes = (8192, 32768, 131072)
+    caches = [
+        decoding(name, rows, tokens, preset)
+        for preset in PRESETS
+        for name, rows, tokens in (
+            *(("hex_decode", rows, 32735) for rows in (8, 1)),
+            *(("hex_attention", rows, 32735) for rows in (8, 1)),
+            *(("hex_attention", rows, 8255) for rows in (1, 32)),
+        )
+    ]
     return [
-        *(attention(rows, tokens, small) for tokens in sizes for rows in (1, 8, 32)),
-        *(decoding(rows, 32735, preset) for preset in PRESETS for rows in (8, 1)),
-        *(
-            compressed(rows, tokens, preset)
-            for preset in PRESETS
-            for rows, tokens in ((8, 32735), (1, 8255), (1, 32735), (32, 8255))
-        ),
-        *sweeps,
-        *(packing(name, 32640, bits) for bits in (3, 4) for name in PACKS),
+        *(one for one in caches if "-4" in one.variant),
         *(selection(36, 1, 8, tokens) for tokens in (4096, 8192, 16384, 32768)),
         selection(36, 4, 8, 32768),
         selection(36, 1, 8, 2**20),
-        *map(graph, sizes),
+        *(packing("hex_compress", 32640, bits) for bits in (3, 4)),
         *(
             mass("h2o_mass", "prompt", tokens, tokens, known=known)
             for known in (False, True)
             for tokens in sizes[:2]
         ),
         *(mass("snapkv", "window", 32, 32768, known=known, window=32) for known in (False, True)),
+        *map(graph, sizes),
         eviction(32768),
         ragged(8192),
+        *(packing("hex_reconstruct", 32640, bits) for bits in (3, 4)),
+        *(one for one in caches if "-3" in one.variant),
     ]
 
 
 def compiled_operations() -> list[Operation]:
-    """Return the operations whose kernels are compiled: the timed ones, and other variants."""
-    timed = [one for one in operations(small=False) if one.kernel and one.step not in DECODING]
+    """Return the operations whose kernels are compiled: the timed ones, and other variants.
+
+    Of a decoding step, one size is compiled, since three bits are slow.
+    """
     whole, prompt = (36, 1, 8, 32768), ("prompt", 8192, 8192)
     return [
-        *timed,
-        *(decoding(8, 32735, preset) for preset in PRESETS),
-        *(compressed(8, 32735, preset) for preset in PRESETS),
-        compressed(8, 32735, "KCVT-4", width=64),
-        compressed(1, 1048703, "KCVT-4", mass=True),
-        compressed(8, 32735, "HEX-4", mass=True),
+        *(one for one in operations(small=False) if one.step != "decode"),
+        *(decoding(name, 8, 32735, preset) for name in DECODING for preset in PRESETS),
+        decoding("hex_attention", 8, 32735, "KCVT-4", width=64),
+        decoding("hex_attention", 1, 1048703, "KCVT-4", mass=True),
+        decoding("hex_attention", 8, 32735, "HEX-4", mass=True),
         *(packing("hex_compress", 96, bits) for bits in (3, 4)),
         on_scores("smd", whole, kernels.smd, vector.smd),
         selection(*whole, shielded=False),
@@ -526,28 +483,3 @@ def compiled_operations() -> list[Operation]:
         mass("h2o_mass", "decoding step", 1, 32768, before=32767),
         *(mass("attention_mass", *prompt, known=known, span=None) for known in (False, True)),
     ]
-
-
-@contextmanager
-def override_launch_options(options: Named) -> Iterator[None]:
-    """Return a context that launches the kernels of codes with other options.
-
-    Names in capitals are constants of the launcher's module.
-    """
-    constants = {name: value for name, value in options.items() if name.isupper()}
-    rest = {name: value for name, value in options.items() if not name.isupper()}
-
-    def launching(run: Callable[..., object]) -> Callable[..., object]:
-        def launch(self: Any, *args: Any, **given: Any) -> object:
-            chosen = rest if self.fn.__name__ in ("kcvt_kernel", "sparse_kernel") else {}
-            return run(self, *args, **(given | chosen))
-
-        return launch
-
-    with ExitStack() as patches:
-        # patched one by one, since names that Triton's interpreter adds to the module must stay
-        for name, value in constants.items():
-            patches.enter_context(patch.object(launcher, name, value))
-        for kind in (JITFunction, InterpretedFunction):
-            patches.enter_context(patch.object(kind, "run", launching(kind.run)))
-        yield

@@ -1,18 +1,17 @@
 """Ratios on a CPU: `python -m optimized.bench ratios [NAME ...]`.
 
-Each function is measured against the plain way to it and against the reference; `--against library`
-takes the libraries that are installed, and `--against paper` the rows of `cases`. Both sides are
-called in turns in one process on one thread, and the ratio is the median of the pairs, by process
-time. A row is printed when it is measured, and written to docs/ratios.csv. A row of the same code
-on the same processor is not measured again, except with `--anew`. Functions must first pass their
-agreement tests. No timing is ever asserted.
+Each function is measured against the plain way to it and against the reference. `--against library`
+takes PyTorch's attention in full precision and the libraries that are installed, `--against paper`
+the rows of `cases`. Both sides are called in turns in one process on one thread, and the ratio is
+the median of the pairs, by process time. A row is printed when it is measured, and written to
+docs/ratios.csv. A row of the same code on the same processor is not measured again, except with
+`--anew`. Functions must first pass their agreement tests. No timing is ever asserted.
 """
 
 import argparse
 import csv
-import hashlib
+import sys
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from functools import partial
 from io import StringIO
 from itertools import product
@@ -24,21 +23,28 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 import optimized
 import reference
 from optimized._atomic_files import write_atomically
-from optimized.bench.agreement import check_agreement
+from optimized.bench.agreement import failing_tests
 from optimized.bench.cases import CASES
 from optimized.bench.library import rivals
-from optimized.bench.report import ROOT, commit, installed, markdown
+from optimized.bench.report import ROOT, commit, digest, installed, markdown, processor, today
 from optimized.bench.straightforward import ROWS
+from optimized.bench.straightforward.rows import layer
 
 FILE, PAGE = ROOT / "docs/ratios.csv", ROOT / "docs/performance.md"
 SIZES, DTYPES = (1024, 4096, 16384), (torch.float32, torch.bfloat16)
 PLAIN, REFERENCE = "straightforward", "reference"
 SECONDS, PAIRS, PATIENCE = 0.25, 41, 0.2
 """How long a row is measured, the most pairs, and the most seconds of a call at a smaller size."""
+CODE = (
+    *("reference", "optimized/vector", "optimized/bench/straightforward"),
+    "optimized/_dispatch.py",
+)
+"""What is hashed: the measured code and the plain ways."""
 COLUMNS = (
     *("function", "against", "tokens", "dtype", "ratio", "ours ms", "theirs ms", "pairs"),
     *("shape", "processor", "threads", "versions", "commit", "code", "date"),
@@ -52,25 +58,6 @@ ASKED = (
 """The functions of the first table: what a system is made of."""
 Line = dict[str, str]
 Key = tuple[str, ...]
-
-
-def processor() -> str:
-    """Return the processor's class: its name without a number, and its widest vectors."""
-    about = Path("/proc/cpuinfo")
-    text = about.read_text() if about.exists() else ""
-    names = [line.partition(":")[2] for line in text.splitlines() if line.startswith("model name")]
-    name = names[0].split("@")[0].strip() if names else "unknown processor"
-    return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
-
-
-def code() -> str:
-    """Return a hash of the measured code and of the plain ways."""
-    folders = ("reference", "optimized/vector", "optimized/bench/straightforward")
-    files = [file for folder in folders for file in sorted((ROOT / folder).rglob("*.py"))]
-    digest = hashlib.sha256()
-    for file in (*files, ROOT / "optimized/_dispatch.py"):
-        digest.update(f"{file.relative_to(ROOT)}\n".encode() + file.read_bytes())
-    return digest.hexdigest()[:12]
 
 
 def timed(call: Callable[[], object]) -> float:
@@ -108,11 +95,8 @@ def scale(x: Tensor) -> Tensor:
 
 def leaves(result: Any) -> list[Tensor]:
     """Return the tensors and numbers of a result, in order."""
-    if isinstance(result, Tensor):
-        return [torch.where(result.isinf(), 0, result) if result.is_floating_point() else result]
-    if isinstance(result, tuple | list):
-        return [leaf for part in result for leaf in leaves(part)]
-    return [torch.tensor(result)] if isinstance(result, int | float) else []
+    every = [torch.as_tensor(x) for x in tree_leaves(result) if isinstance(x, Tensor | int | float)]
+    return [torch.where(x.isinf(), 0, x) if x.is_floating_point() else x for x in every]
 
 
 class Table:
@@ -124,7 +108,7 @@ class Table:
         self.lines: dict[Key, Line] = {key_of(line): line for line in lines}
         versions = f"torch {torch.__version__}, kvpress {installed('kvpress')}"
         self.about = dict(processor=processor(), threads="1", versions=versions, commit=commit())
-        self.about |= dict(code=code(), date=datetime.now(UTC).date().isoformat())
+        self.about |= dict(code=digest(*CODE), date=today())
 
     def known(self, given: Line) -> Line | None:
         """Return the row of the same code on the same processor, if it was measured."""
@@ -167,35 +151,40 @@ def straightforward(table: Table, names: list[str], against: str) -> None:
     """Measure functions against the plain way or the reference, small sizes first."""
     slow = dict[str, str]()
     for tokens, name, dtype in product(SIZES, names, DTYPES):
-        row, kind = ROWS[name], str(dtype)[6:]
-        line = dict(function=name, against=against, tokens=str(tokens), dtype=kind)
-        line |= dict(shape=row.shape.format(tokens), ratio="differs")
+        row, line = ROWS[name], sized(name, against, tokens, dtype)
         known = table.known(line)
         if known is None and (tokens > row.most or name in slow):
             known = table.add(line | dict(ratio="too large" if tokens > row.most else slow[name]))
         if known is None:
             given, ours = row.inputs(tokens, dtype), getattr(optimized, name)
             theirs = row.plain if against == PLAIN else getattr(reference, name)
+            found = dict(ratio="differs")
             if (
                 against == REFERENCE
                 or dtype != torch.float32  # where ordinary scores are tied
                 or agree(row.compared(ours(**given)), theirs(**given))
             ):
-                line |= measured(partial(ours, **given), partial(theirs, **given))
-            known = table.add(line)
+                found = measured(partial(ours, **given), partial(theirs, **given))
+            known = table.add(line | found)
         if against == REFERENCE and is_number(known):
             seconds = float(known["theirs ms"]) / 1000
             if seconds > PATIENCE:
                 slow[name] = f"skipped: {seconds:.1f} s at {tokens} tokens"
 
 
+def sized(name: str, against: str, tokens: int, dtype: torch.dtype) -> Line:
+    """Return what identifies the row of a function at a size."""
+    line = dict(function=name, against=against, tokens=str(tokens), dtype=str(dtype)[6:])
+    return line | dict(shape=ROWS[name].shape.format(tokens))
+
+
 def libraries(table: Table, names: list[str]) -> None:
-    """Measure functions against the libraries that are installed."""
+    """Measure functions against PyTorch's attention and the libraries that are installed."""
     for tokens, ((name, against), sides), dtype in product(SIZES, rivals().items(), DTYPES):
-        line = dict(function=name, against=against, tokens=str(tokens), dtype=str(dtype)[6:])
-        line |= dict(shape=ROWS[name].shape.format(tokens))
+        line = sized(name, against, tokens, dtype)
         if name in names and table.known(line) is None:
-            table.add(line | measured(*sides(ROWS[name].inputs(tokens, dtype))))
+            given = ROWS[name].inputs(tokens, dtype), layer(tokens, dtype)
+            table.add(line | measured(*sides(*given)))
 
 
 def cases(table: Table, names: list[str]) -> None:
@@ -204,8 +193,7 @@ def cases(table: Table, names: list[str]) -> None:
         line = dict(function=case.name, against=case.against, tokens="", dtype="", shape=case.shape)
         if case.name in names and table.known(line) is None:
             given = case.inputs()
-            sides = (partial(side, **given) for side in (case.ours, case.theirs))
-            table.add(line | measured(*sides))
+            table.add(line | measured(partial(case.ours, **given), partial(case.theirs, **given)))
 
 
 def is_number(line: Line) -> bool:
@@ -285,14 +273,11 @@ def main(words: list[str]) -> None:
     table, known = Table(given.file, given.anew), dict.fromkeys([*ROWS, *(x.name for x in CASES)])
     if unknown := [name for name in given.names if name not in known]:
         parser.error(f"no row of {', '.join(unknown)}; there are {', '.join(known)}")
-    if "library" in given.against and not rivals():
-        parser.error("no library is installed: pip install -c constraints.txt kvpress, or in "
-                     "another environment transformers optimum-quanto hqq")  # fmt: skip
     names = given.names or [*known]
-    functions = {name for name in names if name in ROWS and {*given.against} != {"paper"}}
-    if "paper" in given.against:
-        functions |= {x for case in CASES if case.name in names for x in case.functions}
-    check_agreement(sorted(functions), "cpu", "--examples", "5")
+    parts = {part for name in names for part in name.split(" + ")}
+    functions = sorted(parts & {*reference.__all__})
+    if functions and failing_tests(functions, "--examples", "5"):
+        sys.exit(1)
     with torch.no_grad():
         for kind in given.against:
             if kind in ("plain", "reference"):

@@ -1,7 +1,7 @@
 """Tables and files of the benchmarks."""
 
+import hashlib
 import json
-import platform
 import subprocess
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -16,24 +16,27 @@ MEASURED = ROOT / "docs/measured.json"
 """Where `python -m optimized.bench cuda` stores its measurements."""
 
 
-def surroundings(device: str, threads: int) -> tuple[str, str, str, str, str]:
-    """Return the device's name, the versions of torch and triton, the commit and the date."""
-    date = datetime.now(UTC).date().isoformat()
-    return hardware(device, threads), torch.__version__, installed("triton"), commit(), date
+def today() -> str:
+    """Return the date in UTC."""
+    return datetime.now(UTC).date().isoformat()
 
 
-def hardware(device: str, threads: int) -> str:
-    """Return the name of the GPU, or that of the processor and the number of threads."""
-    if device != "cpu":
-        return torch.cuda.get_device_name(device)
+def digest(*paths: str) -> str:
+    """Return a hash of source files and of those in folders, committed or not."""
+    found = hashlib.sha256()
+    for path in map(ROOT.joinpath, paths):
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            found.update(f"{file.relative_to(ROOT)}\n".encode() + file.read_bytes())
+    return found.hexdigest()[:12]
+
+
+def processor() -> str:
+    """Return the processor's class: its name without a number, and its widest vectors."""
     about = Path("/proc/cpuinfo")
-    names = [
-        line.partition(":")[2].strip()
-        for line in (about.read_text().splitlines() if about.exists() else [])
-        if line.startswith("model name")
-    ]
-    name = names[0] if names else platform.processor() or platform.machine()
-    return f"{name}, {threads} thread{'s' * (threads > 1)}"
+    text = about.read_text() if about.exists() else ""
+    names = [line.partition(":")[2] for line in text.splitlines() if line.startswith("model name")]
+    name = names[0].split("@")[0].strip() if names else "unknown processor"
+    return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def installed(package: str) -> str:
@@ -46,16 +49,12 @@ def installed(package: str) -> str:
 
 def commit() -> str:
     """Return the commit, with a plus sign where the tree differs from it."""
+    command = ["git", "describe", "--always", "--exclude=*", "--dirty=+"]
     try:
-        done = [
-            subprocess.run(
-                ["git", *words], cwd=ROOT, capture_output=True, text=True, check=True
-            ).stdout.strip()
-            for words in (("rev-parse", "--short", "HEAD"), ("status", "--porcelain", "-uno"))
-        ]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return done[0] + ("+" if done[1] else "")
+    return done.stdout.strip()
 
 
 def text_table(rows: Sequence[Sequence[str]]) -> str:
@@ -84,23 +83,27 @@ def on_gpu(run: dict[str, Any]) -> str:
     about = run["about"]
     names = ("python", "torch", "triton", "cuda", "commit", "code", "date")
     where = ", ".join(f"{name} {about[name]}" for name in names)
-    head = ["operation", "shape", "µs", "as a graph", "of a copy", "eager ÷", "fp16 ÷", "by"]
-    lines = [[*head, "fp16 ÷, graphs"]]
-    for row in run["rows"]:
-        if row["step"] != "bits" and "failed" not in row:
-            options = "".join(f", {name} {value}" for name, value in row["options"].items())
-            fp16 = row.get("fp16", {})
-            first = row.get("kernel", fp16)
-            graph = row.get("graph", fp16.get("graph", {}))
-            rated = row if "of_copy" in row else fp16
-            cells = [row["operation"], row["shape"] + options, taken(first), taken(graph)]
-            cells.append(share(rated.get("of_copy"), ".0%"))
-            cells += [share(row.get(f"{name}_ratio"), ".2f") for name in ("eager", "fp16")]
-            cells += [fp16.get("fastest") or "", share(row.get("fp16_graph_ratio"), ".2f")]
-            lines.append(cells)
+    cells = [row_cells(row) for row in run["rows"] if "failed" not in row]
     rates = [row["copy_bytes_per_s"] / 1e9 for row in run["rows"] if "copy_bytes_per_s" in row]
     copy = f"; a copy passes {min(rates):.0f} to {max(rates):.0f} GB/s" if rates else ""
+    lines = [[*cells[0]], *([*row.values()] for row in cells)] if cells else [[""]]
     return f"{about['device']}, {where}{copy}.\n\n{markdown(lines)}"
+
+
+def row_cells(row: dict[str, Any]) -> dict[str, str]:
+    """Return the columns of one row of a run on a GPU."""
+    fp16 = row.get("fp16", {})
+    return {
+        "operation": row["operation"],
+        "shape": row["shape"],
+        "µs": taken(row.get("kernel", {})),
+        "as a graph": taken(row.get("graph", {})),
+        "of a copy": share(row.get("of_copy"), ".0%"),
+        "eager ÷": share(row.get("eager_ratio"), ".2f"),
+        "fp16 ÷": share(row.get("fp16_ratio"), ".2f"),
+        "by": fp16.get("fastest") or "",
+        "fp16 ÷, graphs": share(row.get("fp16_graph_ratio"), ".2f"),
+    }
 
 
 def taken(side: dict[str, Any]) -> str:

@@ -76,24 +76,6 @@ def test_only_one_target_is_compiled_unless_all_are_asked_for(monkeypatch, capsy
         assert [target for target in SHARED if f" {target} " in said] == targets
 
 
-@pytest.mark.parametrize(
-    ("registers", "shared", "warps", "resident"),
-    [
-        (32, 0, 4, 16),
-        (33, 0, 4, 12),
-        (168, 0, 4, 3),
-        (255, 0, 8, 1),
-        (8, 0, 1, 32),
-        (32, 73728, 4, 3),
-        (32, 232448, 4, 1),
-    ],
-)
-def test_a_multiprocessor_holds_what_its_registers_warps_and_memory_allow(
-    registers, shared, warps, resident
-):
-    assert KernelResources(registers, 0, shared).resident(warps) == resident
-
-
 def test_operators_are_counted_that_write_to_memory_of_the_device():
     with Operators(torch.device("meta")) as operators:
         x = torch.empty(4, 4, device="meta")
@@ -105,27 +87,6 @@ def test_operators_are_counted_that_write_to_memory_of_the_device():
         x.add_(1)
         x.T.contiguous().split(2)
     assert operators.count == 3
-
-
-def test_a_row_holds_the_waves_and_bytes_of_a_launch_and_the_launches_of_an_operation(
-    monkeypatch, capsys
-):
-    few = [one for one in COMPILED if one.name in ("smd", "evict")]
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    monkeypatch.setattr(aot, "ProcessPoolExecutor", ThreadPoolExecutor)
-    monkeypatch.setattr(machine_code, "compile_kernel", lambda *_: FITS)
-    monkeypatch.setattr(operations, "compiled_operations", lambda: few)
-    with pytest.raises(SystemExit):
-        aot.main([])
-    lines = capsys.readouterr().out.splitlines()
-    (kernel,) = (line.split() for line in lines if "smd_kernel" in line)
-    programs, scores = 36 * 8 * 32, 36 * 8 * 32768
-    # scores stand in for the mask, and count once
-    assert kernel[-2:] == [f"{programs / (132 * 16):.2f}", f"{2 * 2 * scores}"]
-    evict, smd = [line.split() for line in lines if line.startswith(("evict", "smd"))][-2:]
-    assert smd[-3:] == ["1", "0", "8"]
-    assert evict[-3:-1] == ["2", "1"]
-    assert evict[-1].endswith("*"), "its vectorised body reads values"
 
 
 def test_ci_compiles_with_the_triton_whose_spills_are_misses():

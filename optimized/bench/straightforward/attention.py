@@ -33,27 +33,6 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(queries, keys, values, seen, enable_gqa=True)
 
 
-def compressed(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return queries and a layer, before and after a small change."""
-    given = asked(WINDOW, values=True)(tokens, dtype)
-    changed = {f"compressed_{name}": 0.9 * given[name] for name in ("keys", "values")}
-    return given | changed
-
-
-@row(compressed, SHAPE + "32 queries")
-def attention_error(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    compressed_keys: Tensor,
-    compressed_values: Tensor,
-) -> Tensor:
-    """Attend twice in float32, and measure the difference."""
-    before, after = (keys, values), (compressed_keys, compressed_values)
-    whole, less = (attention(queries.float(), k.float(), v.float()) for k, v in (before, after))
-    return (whole - less).norm(dim=-1)
-
-
 def evicted(tokens: int, dtype: torch.dtype) -> Inputs:
     """Return a cache whose heads keep different numbers of entries, and one new token."""
     scores = importance(3, 1, 8, tokens) * torch.arange(1, 9)[:, None]

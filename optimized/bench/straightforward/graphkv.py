@@ -21,7 +21,6 @@ from optimized.bench.straightforward.selection import marked
 KEEP, SOURCES, COUNT = 512, 153, 16
 """A budget, 30 % of it, and the neighbours of each source."""
 GRAPH = "one graph of keys of 1024, {} tokens, 153 sources"
-PAIRS = 4096
 
 
 def nodes(tokens: int, dtype: torch.dtype) -> Inputs:
@@ -76,13 +75,13 @@ def enhance(scores: Tensor, weights: Tensor, neighbours: Tensor) -> Tensor:
     return (scores * (1 + weights * neighbours).prod(-2)).to(scores.dtype)
 
 
-def reached(tokens: int, dtype: torch.dtype) -> Inputs:
+def without_weights(tokens: int, dtype: torch.dtype) -> Inputs:
     """Return scores and neighbours."""
     given = graph(tokens, dtype)
-    return {name: given[name] for name in ("scores", "neighbours")}
+    return dict(scores=given["scores"], neighbours=given["neighbours"])
 
 
-@row(reached, GRAPH + ", 16 neighbours")
+@row(without_weights, GRAPH + ", 16 neighbours")
 def banish(scores: Tensor, neighbours: Tensor) -> Tensor:
     """Fill where any source reaches."""
     return scores.masked_fill(neighbours.any(-2), -torch.inf)
@@ -140,47 +139,3 @@ def graphkv_compress(
     best = refined[0, 0].topk(keep, sorted=False).indices.sort().values
     kept = (x.index_select(-2, best) for x in (keys, values))
     return *kept, best.expand(1, 8, -1)
-
-
-def one_head(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return the keys of one head."""
-    return dict(keys=normal(1, tokens, 128).to(dtype))
-
-
-@row(one_head, "one head of 128, {} tokens", PAIRS)
-def cosine_matrix(keys: Tensor) -> Tensor:
-    """Normalise, and multiply all by all."""
-    unit = F.normalize(keys.float(), dim=-1)
-    return unit @ unit.mT
-
-
-@row(one_head, "one head of 128, {} tokens", PAIRS)
-def cosine_distribution(keys: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Describe the upper triangle."""
-    similarity = cosine_matrix(keys)
-    pairs = similarity[torch.ones_like(similarity, dtype=torch.bool).triu(1)]
-    variance, mean = torch.var_mean(pairs, correction=0)
-    return mean, variance, torch.histc(pairs, 50, -1, 1).long()
-
-
-@row(keys_alone, "8 key heads of 128, {} tokens")
-def principal_components(keys: Tensor) -> Tensor:
-    """Project on the two first eigenvectors, each with its largest number positive."""
-    centred = keys.double() - keys.double().mean(-2, keepdim=True)
-    axes = torch.linalg.eigh(centred.mT @ centred).eigenvectors[..., -2:].flip(-1)
-    largest = axes.abs().argmax(-2, keepdim=True)
-    return (centred @ (axes * axes.gather(-2, largest).sign())).float()
-
-
-def haystack(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return a text and a needle."""
-    del dtype
-    return dict(haystack=torch.arange(tokens), needle=torch.arange(16), length=tokens, depth=0.5)
-
-
-@row(haystack, "{} tokens")
-def hide_needle(haystack: Tensor, needle: Tensor, length: int, depth: float) -> Tensor:
-    """Concatenate."""
-    around = length - len(needle)
-    place = int(depth * around)
-    return torch.cat([haystack[:place], needle, haystack[place:around]])

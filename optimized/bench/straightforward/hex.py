@@ -1,6 +1,7 @@
 """Plain ways to HEX: the marks, the codes, and attention over what is stored."""
 
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -121,7 +122,6 @@ def unpack_bits(words: Tensor, bits: int, length: int) -> Tensor:
 
 def marks(tokens: int, dtype: torch.dtype) -> Inputs:
     """Return a static mask of 32 channels a token, and a dynamic one of two percent."""
-    del dtype
     channels = (7 * torch.arange(tokens)[:, None] + 31 * torch.arange(32)) % 1024
     return dict(
         expander=kv.biadjacency(channels, 1024), dynamic=kv.h2o_mask(importance(3, 1, tokens))
@@ -219,7 +219,7 @@ def asking(tokens: int, dtype: torch.dtype) -> Inputs:
     return dict(queries=normal(0, 1, QUERY_HEADS, 1, WIDTH).to(dtype)) | held(tokens, dtype)
 
 
-@row(asking, LAYER + ", 32 query heads, one query", compared=lambda found: found[0])
+@row(asking, LAYER + ", 32 query heads, one query", compared=itemgetter(0))
 def hex_attention(queries: Tensor, cache: kv.HexCache) -> Tensor:
     """Restore the cache and attend."""
     return F.scaled_dot_product_attention(queries, *hex_read(cache), enable_gqa=True)
@@ -254,10 +254,3 @@ def hex_decode(queries: Tensor, cache: kv.HexCache, keys: Tensor, values: Tensor
     held = zip(hex_read(cache), (keys, values), strict=True)
     every_key, every_value = (torch.cat(pair, -2) for pair in held)
     return F.scaled_dot_product_attention(queries, every_key, every_value, enable_gqa=True)
-
-
-@row(next_token, LAYER + ", 32 query heads, a step", compared=lambda cache: cache.residual_mass)
-def hex_append(queries: Tensor, cache: kv.HexCache, keys: Tensor, values: Tensor) -> Tensor:
-    """Restore the keys, and sum the weights of the new token; compress no full buffer."""
-    del values
-    return attention_mass(queries, torch.cat([hex_read(cache)[0], keys], -2))[..., -1:]

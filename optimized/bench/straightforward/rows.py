@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+import optimized as kv
+
 KV_HEADS, QUERY_HEADS, WIDTH = 8, 32, 128
 """The layer of the rows, that of Llama-3-8B."""
 Inputs = dict[str, Any]
@@ -29,11 +31,6 @@ ROWS: dict[str, Row] = {}
 def everything(result: Any) -> Any:
     """Return a result as it is."""
     return result
-
-
-def first_field(result: Any) -> Any:
-    """Return the first field of a record: the scores of a scorer, for example."""
-    return result[0]
 
 
 def row(
@@ -81,9 +78,24 @@ def importance(seed: int, *shape: int) -> Tensor:
 
 
 def scored(**settings: Any) -> Draw:
-    """Return the inputs of one score for each token of a layer, with settings."""
+    """Return the inputs of one score for each token of a layer, with settings.
+
+    A setting that is a function is called with the scores.
+    """
 
     def draw(tokens: int, dtype: torch.dtype) -> Inputs:
-        return dict(scores=importance(3, 1, KV_HEADS, tokens).to(dtype)) | settings
+        scores = importance(3, 1, KV_HEADS, tokens).to(dtype)
+        rest = {name: x(scores) if callable(x) else x for name, x in settings.items()}
+        return dict(scores=scores) | rest
 
     return draw
+
+
+def quarter(scores: Tensor) -> int:
+    """Return a budget of a quarter of the tokens."""
+    return scores.shape[-1] // 4
+
+
+def both_ends(scores: Tensor) -> Tensor:
+    """Return the mask of four sinks and the last two percent."""
+    return kv.protected_mask(scores.shape[-1]).expand(scores.shape)

@@ -1,6 +1,7 @@
 """Plain ways to the scorers."""
 
 import math
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -15,7 +16,6 @@ from optimized.bench.straightforward.rows import (
     WIDTH,
     Inputs,
     asked,
-    first_field,
     importance,
     keys_alone,
     layer,
@@ -32,7 +32,7 @@ def of_groups(weights: Tensor) -> Tensor:
     return weights.unflatten(1, (KV_HEADS, -1))
 
 
-@row(asked(WINDOW), SHAPE + "32 queries", compared=first_field)
+@row(asked(WINDOW), SHAPE + "32 queries", compared=itemgetter(0))
 def snapkv(queries: Tensor, keys: Tensor) -> Tensor:
     """Sum over the window, pool, and average the group."""
     observed = attention_weights(queries, keys)[..., :-WINDOW].sum(-2)
@@ -40,7 +40,7 @@ def snapkv(queries: Tensor, keys: Tensor) -> Tensor:
     return F.pad(of_groups(pooled).mean(2), (0, WINDOW))
 
 
-@row(asked(WINDOW), SHAPE + "32 queries", compared=first_field)
+@row(asked(WINDOW), SHAPE + "32 queries", compared=itemgetter(0))
 def cake(queries: Tensor, keys: Tensor) -> Tensor:
     """Take mean and variance over the window, pool, and average the group."""
     variance, mean = torch.var_mean(attention_weights(queries, keys)[..., :-WINDOW], -2)
@@ -90,7 +90,7 @@ def moments(tokens: int, dtype: torch.dtype) -> Inputs:
     return layer(tokens, dtype) | dict(statistics=statistics, rotation=rotation)
 
 
-@row(moments, "32 query heads, " + LAYER, compared=first_field)
+@row(moments, "32 query heads, " + LAYER, compared=itemgetter(0))
 def expected_attention(statistics: Any, keys: Tensor, values: Tensor, rotation: Tensor) -> Tensor:
     """Turn the moments, and take the logarithm of the expected weight of every key."""
     mean = of_groups(statistics.mean @ rotation.mT)[..., None]
@@ -127,28 +127,6 @@ def kvzip_chunk(
     return scores
 
 
-def repetitions(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return a layer, and the queries and keys that repeat its chunks."""
-    one, chunks = repetition(tokens, dtype), -(-(tokens - SINKS) // CHUNK)
-    several = {name: (one[name],) * chunks for name in ("queries", "repeat_keys")}
-    return several | dict(keys=one["keys"], chunk=CHUNK)
-
-
-@row(repetitions, SHAPE + "chunks of 1024, 128 queries each", compared=first_field)
-def kvzip(
-    queries: tuple[Tensor, ...], keys: Tensor, repeat_keys: tuple[Tensor, ...], chunk: int
-) -> Tensor:
-    """Score one chunk after another."""
-    scores = keys.new_zeros(keys.shape[:-1], dtype=torch.float32)
-    for index, asking in enumerate(queries):
-        seen = torch.cat([keys[:, :, :SINKS], part := keys[:, :, SINKS:].split(chunk, 2)[index]], 2)
-        seen = torch.cat([seen, repeat_keys[index]], 2)
-        weights = attention_weights(asking, seen)[..., SINKS : SINKS + part.shape[2]]
-        start = SINKS + index * chunk
-        scores[..., start : start + chunk] = of_groups(weights).amax((2, 3))
-    return scores
-
-
 def gate(kv_heads: int) -> kv.GateWeights:
     """Return random weights of a FastKVzip gate with 4 queries per key head."""
     group, dim, hidden = 4, 16, 1024
@@ -169,7 +147,7 @@ def states(tokens: int, dtype: torch.dtype) -> Inputs:
     return dict(hidden=hidden, weights=gate(KV_HEADS))
 
 
-@row(states, "hidden states of 1024, {} tokens, 8 key heads", compared=first_field)
+@row(states, "hidden states of 1024, {} tokens, 8 key heads", compared=itemgetter(0))
 def fastkvzip(hidden: Tensor, weights: kv.GateWeights) -> Tensor:
     """Project, normalise, and compare each key's logit with those of the learned keys."""
     dim = weights.query.shape[2]
@@ -182,19 +160,7 @@ def fastkvzip(hidden: Tensor, weights: kv.GateWeights) -> Tensor:
     return (logits - rivals).sigmoid().mean(-1).mT
 
 
-def two_scores(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return scores and their targets."""
-    names = ("scores", "targets")
-    return {name: importance(s, 1, KV_HEADS, tokens).to(dtype) for s, name in enumerate(names)}
-
-
-@row(two_scores, "8 heads, {} tokens")
-def fastkvzip_loss(scores: Tensor, targets: Tensor) -> Tensor:
-    """Call PyTorch's cross entropy."""
-    return F.binary_cross_entropy(scores.float(), targets.float()) * KV_HEADS
-
-
-@row(keys_alone, LAYER, compared=first_field)
+@row(keys_alone, LAYER, compared=itemgetter(0))
 def knorm(keys: Tensor) -> Tensor:
     """Negate the norm."""
     return -keys.norm(dim=-1, dtype=torch.float32)

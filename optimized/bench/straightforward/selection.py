@@ -7,7 +7,15 @@ from torch import Tensor
 
 import optimized as kv
 from optimized.bench.straightforward.hubkv import hubkv_refine
-from optimized.bench.straightforward.rows import KV_HEADS, Inputs, importance, layer, row, scored
+from optimized.bench.straightforward.rows import (
+    KV_HEADS,
+    Inputs,
+    both_ends,
+    layer,
+    quarter,
+    row,
+    scored,
+)
 
 SHAPE = "8 heads, {} tokens"
 LAYER = "8 key heads of 128, {} tokens, "
@@ -33,32 +41,15 @@ def ranking(scores: Tensor) -> Tensor:
     return scores.argsort(-1, descending=True)
 
 
-def to_keep(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return scores, and a budget of a quarter."""
-    return scored(keep=tokens // 4)(tokens, dtype)
-
-
-@row(to_keep, SHAPE + ", a quarter kept")
+@row(scored(keep=quarter), SHAPE + ", a quarter kept")
 def retain(scores: Tensor, keep: int) -> Tensor:
     """Mark the largest scores of each head."""
     return marked(scores, scores.topk(keep, sorted=False).indices)
 
 
-def with_mask(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return scores and a mask of a quarter."""
-    given = to_keep(tokens, dtype)
-    return dict(scores=given["scores"], kept=kv.retain(**given))
-
-
-@row(with_mask, SHAPE)
-def modular_utility(scores: Tensor, kept: Tensor) -> Tensor:
-    """Sum the kept scores."""
-    return (scores.float() * kept).sum(-1)
-
-
 def to_evict(tokens: int, dtype: torch.dtype) -> Inputs:
     """Return a layer and a mask of a quarter."""
-    return layer(tokens, dtype) | dict(kept=with_mask(tokens, dtype)["kept"])
+    return layer(tokens, dtype) | dict(kept=kv.retain(**scored(keep=quarter)(tokens, dtype)))
 
 
 @row(to_evict, LAYER + "a quarter kept")
@@ -70,42 +61,19 @@ def evict(keys: Tensor, values: Tensor, kept: Tensor) -> tuple[Tensor, ...]:
     return *copies, (rows % kept.shape[-1]).view(shape[:-1])
 
 
-def protected_scores(tokens: int, dtype: torch.dtype) -> Any:
-    """Return a scorer's result that protects four sinks and the last two percent."""
-    ends = kv.protected_mask(tokens).expand(1, KV_HEADS, tokens)
-    return kv.Scored(importance(3, 1, KV_HEADS, tokens).to(dtype), ends)
+def layer_scored(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return a layer with its scores, of which a quarter is kept, and both ends are protected."""
+    given = scored(protected=both_ends)(tokens, dtype)
+    return layer(tokens, dtype) | dict(scored=kv.Scored(**given), keep=tokens // 4)
 
 
-def layer_scored(**settings: Any) -> Any:
-    """Return the inputs of a selection of a quarter, with settings."""
-
-    def draw(tokens: int, dtype: torch.dtype) -> Inputs:
-        given = dict(scored=protected_scores(tokens, dtype), keep=tokens // 4)
-        return layer(tokens, dtype) | given | settings
-
-    return draw
-
-
-def refining(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return the inputs of HubKV's refinement of a scorer's result."""
-    given = dict(scored=protected_scores(tokens, dtype), keep=tokens // 4)
-    return given | dict(refinement=kv.HubSettings())
-
-
-@row(refining, SHAPE + ", HubKV")
-def refine(scored: Any, keep: int, refinement: kv.HubSettings) -> Tensor:
-    """Refine by the plain way of HubKV."""
-    ratio = 1 - keep / scored.scores.shape[-1]
-    return hubkv_refine(scored.scores.float(), ratio, scored.protected)
-
-
-@row(layer_scored(), LAYER + "a quarter kept")
+@row(layer_scored, LAYER + "a quarter kept")
 def select(keys: Tensor, values: Tensor, scored: Any, keep: int) -> Tensor:
     """Mark the protected tokens and the largest scores of each head."""
     return retain(scored.scores.masked_fill(scored.protected, torch.inf), keep)
 
 
-@row(layer_scored(), LAYER + "a quarter kept")
+@row(layer_scored, LAYER + "a quarter kept")
 def compress(keys: Tensor, values: Tensor, scored: Any, keep: int) -> tuple[Tensor, ...]:
     """Take the largest scores of each head, and copy those entries."""
     scores = scored.scores.masked_fill(scored.protected, torch.inf)
@@ -114,8 +82,7 @@ def compress(keys: Tensor, values: Tensor, scored: Any, keep: int) -> tuple[Tens
 
 def of_the_model(tokens: int, dtype: torch.dtype) -> Inputs:
     """Return a layer and its scores, of which a quarter is kept in all heads together."""
-    given = layer_scored()(tokens, dtype)
-    return given | dict(keep=tokens // 4 * KV_HEADS)
+    return layer_scored(tokens, dtype) | dict(keep=tokens // 4 * KV_HEADS)
 
 
 @row(of_the_model, LAYER + "a quarter kept in all heads together")

@@ -2,7 +2,7 @@
 
 Degrees, first eigenvalue and bound follow from the size. The second eigenvalue is that of one
 random mask. The test compares the printed one with masks drawn here, in units of the deviation over
-400 masks of every size (`python docs/tables/table5.py` draws those on file).
+400 masks of every size (`python docs/tables.py table5` draws those on file).
 
 A module of Python loops takes at least half a second for masks of 1152 tokens and more. By default
 only `optimized` draws those; with `--hypothesis-profile=thorough` every module does.

@@ -11,18 +11,36 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from optimized import distributed
-from optimized.bench.communication_volume import counted
 
 MOST = 4
 TIMEOUT = 30
 FILE = Path(str(distributed.__file__))
 Calls = list[tuple[str, dict[str, Any]]]
+
+
+@contextmanager
+def counted() -> Iterator[list[int]]:
+    """Return a context that records the bytes of every tensor passed to a collective."""
+    sent: list[int] = []
+    reduce, gather = dist.all_reduce, dist.all_gather
+
+    def all_reduce(tensor: Tensor, **rest: Any) -> Any:
+        sent.append(tensor.nbytes)
+        return reduce(tensor, **rest)
+
+    def all_gather(into: list[Tensor], tensor: Tensor, **rest: Any) -> Any:
+        sent.append(tensor.nbytes)
+        return gather(into, tensor, **rest)
+
+    with patch.object(dist, "all_reduce", all_reduce), patch.object(dist, "all_gather", all_gather):
+        yield sent
 
 
 def mutated(old: str, new: str) -> ModuleType:
