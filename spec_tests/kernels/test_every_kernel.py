@@ -153,27 +153,6 @@ def test_halves_of_several_tiles_are_kept_as_the_specification_does(scope, token
             assert_equal(found, reference.retain(scores, shield, ratio=0.45, scope=scope))
 
 
-RULES = {
-    "smd": dict(radius=9),
-    "hubkv_refine, radius": dict(ratio=0.5, radius=9),
-    "hubkv_refine, dtype": dict(ratio=0.5, dtype=torch.float64),
-    "ungated_refine, radius": dict(radius=9),
-    "ungated_refine, dtype": dict(dtype=torch.float64),
-}
-"""One argument each for which a launcher falls back to the vectorised body."""
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_a_launcher_hands_on_what_its_rule_says_and_no_more(rule):
-    kernel, beyond = getattr(kernels, rule.partition(",")[0]), dict(RULES[rule])
-    within = beyond | dict(radius=8, dtype=torch.float32)
-    for knobs, some in ((beyond, False), (within, True)):
-        scores = torch.rand(2, 3, 20).to(knobs.pop("dtype", torch.float32))
-        with trusted(), recorded() as launches:
-            kernel(scores, **knobs)
-        assert bool(launches) is some
-
-
 @pytest.mark.parametrize("block", [2, 8])
 def test_a_copy_of_the_kernels_that_tells_no_lie_agrees(block):
     """An unchanged copy agrees, so that a mutant fails by its change alone."""

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 import reference
-from optimized import kernels, vector
-from optimized.bench.launch_recorder import launched
+from optimized import kernels
 from spec_tests.accuracy import assert_as_accurate
 from spec_tests.kernels.interpreter import small_blocks
 
@@ -41,22 +40,6 @@ def layer(tokens=9, width=4, dtype=torch.float32, scored=None) -> dict[str, Any]
     scores = torch.rand(2, tokens, generator=generator).to(scored or dtype)
     keys = 2.0 * torch.randint(2, (2, tokens, width), generator=generator) - 1
     return dict(scores=scores, keys=keys.to(dtype), keep=10, count=2) | KNOBS
-
-
-@pytest.mark.parametrize(
-    "x",
-    [layer(dtype=torch.float64), layer(scored=torch.float64), layer(width=0)],
-    ids=["float64", "scores of float64", "width 0"],
-)
-def test_float64_and_vectors_without_a_channel_are_handed_on(x):
-    with patch.object(vector, "graphkv_refine") as handed:
-        assert kernels.graphkv_refine(**x) is handed.return_value
-
-
-@pytest.mark.parametrize("width", [1, 31, 128])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
-def test_all_other_input_is_launched(width, dtype):
-    assert launched(lambda: kernels.graphkv_refine(**layer(width=width, dtype=dtype)))
 
 
 @pytest.mark.parametrize("tokens", [1, 16, 33, 150])
