@@ -26,7 +26,7 @@ def calls(width: int = 16, dtype: torch.dtype = FLOAT, tokens: int = 9) -> dict[
     """Return a call of each kernel, with vectors of a width and a dtype."""
     queries, keys = ones(4, min(5, tokens), width, dtype=dtype), ones(2, tokens, width, dtype=dtype)
     scores, none = ones(2, tokens, dtype=dtype), torch.zeros(tokens, 2 * width, dtype=torch.bool)
-    span = dict(keys=keys, values=keys, expander=none, dynamic=none[:, 0].clone(), bits=3)
+    span: Named = dict(keys=keys, values=keys, expander=none, dynamic=none[:, 0].clone(), bits=3)
     mass, new = dict(queries=queries, keys=keys), keys[:, -1:]
     return {
         "smd": dict(scores=scores, radius=8),
@@ -45,7 +45,8 @@ def ragged(keys: Tensor) -> RaggedCache:
     """Return a cache of two heads, each with all of its keys."""
     heads, tokens = keys.shape[:2]
     places = torch.arange(tokens).repeat(heads)
-    return RaggedCache(*[keys.flatten(0, 1)] * 2, places, torch.arange(heads + 1) * tokens)
+    left = keys.flatten(0, 1)
+    return RaggedCache(left, left, places, torch.arange(heads + 1) * tokens)
 
 
 USUAL = calls()

@@ -74,7 +74,7 @@ LAYOUTS = r"instrShape = [[][\\d, ]*[]]|tensor_memory_encoding<[^>]*>"
 found = {}
 for launch in graph(8192).launches:
     if launch.kernel.fn.__name__ in ("maxima_kernel", "neighbours_kernel"):
-        for target in (80, 90, 100):
+        for target in (90, 100):
             code = compiled(source(launch), target).asm
             words = re.findall(MULTIPLIES, code["ptx"]) + re.findall(LAYOUTS, code["ttgir"])
             found.setdefault(target, []).append(sorted({*words}))
@@ -88,7 +88,7 @@ def test_an_edge_is_computed_twice_by_the_same_instruction():
     command = [sys.executable, "-c", INSTRUCTIONS]
     done = subprocess.run(command, env=here, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
-    assert len(found) == 3
+    assert len(found) == 2
     for first, again in found.values():
         assert any("mma" in word for word in first)
         assert first == again
