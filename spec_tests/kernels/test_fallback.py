@@ -59,6 +59,7 @@ HANDED_ON = [
     *((name, USUAL[name] | dict(radius=9)) for name in ("smd", "hubkv_refine")),
     ("h2o_mass", USUAL["h2o_mass"] | dict(mass=ones(2, 4, dtype=DOUBLE))),
     ("graphkv_refine", USUAL["graphkv_refine"] | dict(scores=ones(2, 9, dtype=DOUBLE))),
+    ("graphkv_refine", USUAL["graphkv_refine"] | dict(keys=ones(2, 9, 16, dtype=DOUBLE))),
     ("graphkv_refine", USUAL["graphkv_refine"] | dict(keys=ones(2, 9, 0))),
     ("ragged_attention", USUAL["ragged_attention"] | dict(cache=ragged(ones(2, 3, 16).double()))),
 ]

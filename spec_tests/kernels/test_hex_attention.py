@@ -33,6 +33,17 @@ def test_programs_read_what_the_specification_restores(x, many, scale, mass):
     assert_as_accurate(attended, reference.hex_attention, x)
 
 
+@pytest.mark.parametrize(("bits", "width"), sorted(home.TAKEN))
+def test_codes_of_every_width_are_read_in_single_precision(bits, width):
+    generator = torch.Generator().manual_seed(bits)
+    stream = torch.randn(3, 2, 160, width, generator=generator)
+    stream[0] /= 4
+    config = reference.HexConfig(bits=bits, density=0.125, heavy=0.02, recent=3, block=32)
+    cache = vector.hex_prefill(*(x[:, :-1] for x in stream), config=config)
+    x = dict(queries=stream[0][:, -1:].clone(), cache=cache)
+    assert_as_accurate(home.hex_attention(**x), reference.hex_attention, x)
+
+
 @pytest.mark.parametrize(
     ("queries", "bits", "why"),
     [
