@@ -23,12 +23,13 @@ ROOT = Path(__file__).parent.parent.parent.parent
 @pytest.fixture
 def spoiled(command, tmp_path):
     """Return a folder of models and texts that cannot be read, and of names that are taken."""
-    for name in ("damaged", "misconfigured"):
+    for name in ("damaged", "misconfigured", "gated"):
         shutil.copytree(command.model, tmp_path / name)
     weights = tmp_path / "damaged" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
     config = tmp_path / "misconfigured" / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"hidden_size": "wide"}))
+    (tmp_path / "gated" / "gate.safetensors").mkdir()
     (tmp_path / "short.txt").write_text("One line.\n" * 3)
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "taken").mkdir()
@@ -50,13 +51,14 @@ TEXT = "--text must be a file of UTF-8 text, got "
         ("--systems cake@model", "system must be a known name, got 'cake@model'"),
         ("--systems kivi-4+hubkv", "system must be a known name, got 'kivi-4+hubkv'"),
         ("--systems snapkv>gear", "since the command measures one of them, got 'snapkv>gear'"),
+        ("--model {}/gated", "gate.safetensors must hold a gate for each of 2 layers"),
         ("--systems fastkvzip", "--systems must include a system without gates"),
         ("--device nowhere", "--device must be usable here, got 'nowhere'"),
         ("--device cuda:99", "--device must be usable here, got 'cuda:99'"),
         ("--text nowhere.txt", TEXT + "nowhere.txt"),
         ("--text {}/bytes", TEXT),
         ("--text {}/short.txt", "the text must have at least"),
-        ("--context 600", "--context must leave room for 16 tokens among the model's 512"),
+        ("--context 500", "--context must leave room for 16 tokens among the model's 512"),
         ("--context 40", "--context must leave room for 1 facts"),
         ("--needles 200000", "room for 200000 facts"),
         ("--json no/folder/x.json", "--json must be in a folder that exists"),
