@@ -3,6 +3,7 @@
 import sys
 from inspect import signature
 from itertools import pairwise, product
+from math import log
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,11 +12,13 @@ import pytest
 pytest.importorskip("transformers")
 
 import torch
+from torch.nn.functional import cross_entropy
 from transformers import AutoTokenizer
 
 import optimized
 import reference
 from optimized import Scored, refine
+from optimized.models.prefill import prefill
 from optimized.models.scorer import Scores
 from optimized.models.scorers import SCORERS
 from optimized.models.selection import kept_entries
@@ -23,8 +26,10 @@ from optimized.models.self_check import ModelTraits
 from optimized.models.systems import REFINEMENTS, refinement_settings, system_named
 from optimized.readings import READINGS
 from optimized.study import evaluate
+from optimized.study.command import load
 from optimized.study.compared_systems import DEFAULT
 from optimized.study.documents import Maker
+from optimized.study.metrics import DocumentMetrics
 from optimized.study.overrides import KINDS, RECORDS, read
 from optimized.study.record import SCHEMA
 from optimized.tiny import WORDS
@@ -101,6 +106,23 @@ def test_facts_are_made_of_words_that_the_tokenizer_has_whole():
             assert 1 <= len(value) <= 3
             stated = on.tokenizer.decode(document.context)
             assert f" = {on.tokenizer.decode(question.answer)}" in stated
+
+
+def test_bits_and_answers_are_those_of_a_model_that_reads_all_at_once(command_model):
+    model, tokenizer = load(command_model, torch.device("cpu"))
+    (made,) = Maker(TEXT, tokenizer).documents(0, 1, [96], 16, 1)
+    ids, question = torch.tensor([made.context + made.continuation]), made.questions[0]
+    with torch.inference_mode():
+        judge = DocumentMetrics(model, prefill(model, ids[:, :96]), [made])
+        logits = model(ids[:, :-1]).logits[0, 96:]
+        nats = cross_entropy(logits.double(), ids[0, 97:], reduction="sum")
+        assert judge.bits() == pytest.approx([float(nats) / log(2) / made.size], rel=1e-4)
+        read = torch.tensor([made.context + question.asked])
+        answer = [int(model(read).logits[0, -1].argmax())]
+        for wrong in (False, True):
+            asked = question._replace(answer=[token + wrong for token in answer])
+            judge.documents = [made._replace(questions=(asked,))]
+            assert judge.found() == [[not wrong]]
 
 
 def test_a_ratio_is_measured_once(command):
@@ -326,6 +348,7 @@ def test_figures_have_their_schema(command, monkeypatch):
     assert len(names) == 1
     assert [row["system"] for row in figures["rows"]][1:] == list(PAIR[1:4])
     assert figures["documents"]["lengths"] == [64, 96, 128]
+    assert all(row["seconds"]["selecting"] > 0 for row in figures["rows"][1:])
     (verdict,) = [one for one in figures["verdicts"] if one["system"] == "snapkv+graphkv"]
     assert figures["tests"] == {"count": 2, "documents": 7}
     assert verdict["bits"][1:] == verdict["needles"][1:] == [None, None]  # of three documents
