@@ -1,6 +1,7 @@
-"""Charts of the report: quality against bytes, and where needles are found."""
+"""Pictures of the report: quality against bytes, found needles, and the papers' figures."""
 
-from collections.abc import Sequence
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import cycle
 from typing import Any, NamedTuple
@@ -10,13 +11,19 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from optimized.models.scorers import SCORERS
-from optimized.study.pictures.drawing import GRID, INK, draw
+from optimized.study.pictures import Picture
+from optimized.study.pictures.drawing import GRID, INK, PAGE, draw
 
 WIDTH, HEIGHT, LINE, NAMES = 8.6, 4.6, 0.2, 3
 """Size of a chart and height of a legend line, in inches; number of legend columns."""
 MARKS = "osDv^<>PX*ph"
 """Markers that distinguish systems of one colour."""
 STORE = "#1f9d8f"
+# An SVG in an `img` has no access to the page's colours, but knows the light or dark scheme.
+THEMED = (
+    "<style>svg { --ink: #4b5563; --page: #ffffff; } "
+    "@media (prefers-color-scheme: dark) { svg { --ink: #aeb7c4; --page: #14171d; } }</style>"
+)
 
 
 class Series(NamedTuple):
@@ -111,3 +118,34 @@ def heat(row: dict[str, Any], lengths: Sequence[int], needles: int) -> str:
         parts.append(f"<tr><th>{size}</th>{''.join(cells)}</tr>")
     parts.append("</table>")
     return "".join(parts)
+
+
+def papers(shown: Sequence[Picture]) -> Iterator[str]:
+    """Yield the HTML of the papers' figures, drawn from the model."""
+    if shown:
+        yield "<h2>The papers' figures, drawn from this model</h2>"
+    for one in shown:
+        yield f"<h3>{escape(one.title)}</h3>"
+        if one.svg is None:
+            yield f"<p class=soft>Not drawn: {escape(one.refused or '')}</p>"
+            continue
+        yield figure(one.svg, one.caption, one.title)
+
+
+def figure(svg: str | None, caption: str, title: str = "") -> str:
+    """Return the HTML of a picture above its caption."""
+    if svg is None:
+        return "<p>Nothing was measured.</p>"
+    title = title or caption.partition(":")[0]
+    return (
+        f'<figure><div class=wide><img src="{svg_data_url(svg)}" alt="{escape(title)}"></div>'
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
+    )
+
+
+def svg_data_url(svg: str) -> str:
+    """Return a data URL of a picture whose greys fit light and dark pages."""
+    themed = (
+        svg.replace(">", f">{THEMED}", 1).replace(INK, "var(--ink)").replace(PAGE, "var(--page)")
+    )
+    return f"data:image/svg+xml;base64,{b64encode(themed.encode()).decode()}"

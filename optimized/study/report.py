@@ -56,7 +56,7 @@ def page(figures: dict[str, Any], shown: "Sequence[Picture]" = ()) -> str:
     about, *notes = table.notes(figures)
     charts, maps, drawn = ["<p>No charts: matplotlib is not installed.</p>"], [], []
     if find_spec("matplotlib") is not None:
-        from optimized.study.report_figures import papers
+        from optimized.study.chart import papers
 
         charts, maps, drawn = pictures(rows, figures), heats(rows, figures), papers(shown)
     title = f"What compressing the cache of {model['name']} costs"
@@ -118,11 +118,19 @@ def summary(figures: dict[str, Any]) -> Iterator[str]:
             shown = one | {"needles": needles and table.widen(one["needles"], facts)}
             lines.append(verdict_table_row(shown, pair if pair != before else ""))
             before = pair
-        yield (
-            f"<details{' open' if claim == claims[0] else ''}><summary>{claim}: of {len(some)} "
-            f"comparisons {counts}</summary><div class=wide><table><thead><tr>{head}</tr></thead>"
-            f"<tbody>{''.join(lines)}</tbody></table></div></details>"
-        )
+        said = f"{claim}: of {len(some)} comparisons {counts}"
+        yield details(said, html_table(lines, head), claim == claims[0])
+
+
+def details(summary: str, body: str, opened: bool = False) -> str:
+    """Return the HTML of what is shown at a click on its summary."""
+    return f"<details{' open' if opened else ''}><summary>{summary}</summary>{body}</details>"
+
+
+def html_table(lines: Sequence[str], head: str = "") -> str:
+    """Return the HTML of a table of rows, which a narrow page scrolls."""
+    head = f"<thead><tr>{head}</tr></thead>" if head else ""
+    return f"<div class=wide><table>{head}<tbody>{''.join(lines)}</tbody></table></div>"
 
 
 def verdict_table_row(one: dict[str, Any], pair: str) -> str:
@@ -148,7 +156,7 @@ def pictures(rows: Sequence[dict[str, Any]], figures: dict[str, Any]) -> Iterato
     from optimized.study import chart
 
     full = next(row for row in rows if row["system"] == "full")
-    yield figure(
+    yield chart.figure(
         chart.quality_against_bytes(
             chart.series(rows, "bits_change"), "bits per byte above the full cache", 0.0, False
         ),
@@ -157,20 +165,11 @@ def pictures(rows: Sequence[dict[str, Any]], figures: dict[str, Any]) -> Iterato
     )
     if not figures["no_needles"]:
         share, lines = full["needle_accuracy"], chart.series(rows, "needle_accuracy")
-        yield figure(
+        yield chart.figure(
             chart.quality_against_bytes(lines, "needles found", share, True),
             "Facts found after the prompt was compressed without knowledge of the "
             "questions: higher is better, and the line is the full cache.",
         )
-
-
-def figure(svg: str | None, caption: str) -> str:
-    """Return the HTML of a chart above its caption."""
-    if svg is None:
-        return "<p>Nothing was measured.</p>"
-    from optimized.study import report_figures
-
-    return report_figures.figure(svg, caption, caption.partition(":")[0])
 
 
 def rows_table(figures: dict[str, Any]) -> str:
@@ -189,10 +188,7 @@ def rows_table(figures: dict[str, Any]) -> str:
             rest = "".join(f"<td>{cell}</td>" for cell in table.cells(row, figures))
         lines.append(f"<tr{first}><td>{name}</td>{rest}</tr>")
         before = name
-    body = "".join(lines)
-    return (
-        f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+    return html_table(lines, head)
 
 
 def heats(rows: Sequence[dict[str, Any]], figures: dict[str, Any]) -> Iterator[str]:
@@ -212,9 +208,8 @@ def heats(rows: Sequence[dict[str, Any]], figures: dict[str, Any]) -> Iterator[s
     for ratio in (None, *ratios):
         some = [row for row in rows if row["ratio"] == ratio]
         name = "Full cache and quantisers" if ratio is None else f"Ratio {ratio:g}"
-        opened = " open" if ratio in (None, shown) else ""
         maps = "".join(chart.heat(row, lengths, needles) for row in some)
-        yield (f"<details{opened}><summary>{name}</summary><div class=heats>{maps}</div></details>")
+        yield details(name, f"<div class=heats>{maps}</div>", ratio in (None, shown))
 
 
 def measured(figures: dict[str, Any]) -> Iterator[str]:
@@ -230,11 +225,8 @@ def measured(figures: dict[str, Any]) -> Iterator[str]:
         "that is less.</p>"
     )
     command = {name: value for name, value in figures["command"].items() if value is not None}
-    items = "".join(
+    items = [
         f"<tr><td>{escape(name)}</td><td class=words>{escape(str(value))}</td></tr>"
         for name, value in {**figures["versions"], **command}.items()
-    )
-    yield (
-        "<details><summary>Settings and versions</summary><div class=wide><table>"
-        f"{items}</table></div></details>"
-    )
+    ]
+    yield details("Settings and versions", html_table(items))

@@ -38,8 +38,10 @@ def patch_once() -> None:
         interpreter._patch_attr = interpreted
         interpreter._patch_lang(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
         interpreter._patch_lang = wraps(interpreter._patch_lang)(lambda _: UNPATCHED)
-        interpreter._get_np_dtype = by_name(interpreter._get_np_dtype)
-        remember_types()
+        find, found = interpreter._get_np_dtype, dict[str, Any]()
+        interpreter._get_np_dtype = lambda kind: (
+            found.get(kind.name) or found.setdefault(kind.name, find(kind))
+        )
         remember_shapes()
         remember_operands()
         builder = interpreter.interpreter_builder
@@ -113,19 +115,6 @@ GRID = 2**31 - 1, 2**16 - 1, 2**16 - 1
 UNPATCHED = SimpleNamespace(restore=lambda: None)
 
 
-def by_name(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function of a Triton type wrapped to cache its results by the name of the type."""
-    known: dict[str, Any] = {}
-
-    @wraps(function)
-    def cached(kind: Any) -> Any:
-        if kind.name not in known:
-            known[kind.name] = function(kind)
-        return known[kind.name]
-
-    return cached
-
-
 def interpreted(home: Any, name: str, member: Any, _: Any, scope: Any) -> None:
     """Make the interpreter's semantics the default argument of a function of the language."""
     body = getattr(member, "__wrapped__", member)
@@ -140,39 +129,6 @@ def interpreted(home: Any, name: str, member: Any, _: Any, scope: Any) -> None:
     else:
         semantic = dict(_semantic=interpreter.interpreter_semantic)
         scope.set_attr(home, name, lambda *args, **named: member(*args, **named | semantic))
-
-
-def remember_types() -> None:
-    """Cache Triton's results on types by the type's name; unwrap only values that may need it."""
-    block: Any = tl.block_type
-    same, unwrap = tl.dtype.__eq__, tl.core._unwrap_if_constexpr
-    plain = frozenset({int, float, bool, type(None), tl.tensor, tl.dtype, tl.block_type})
-    fits: dict[tuple[int, str], bool] = {}
-    others: dict[tuple[str, str], Any] = {}
-    other = block.with_element_ty
-    fitting = interpreter._validate_np_data_size
-
-    def unwrapped(value: Any) -> Any:
-        return value if type(value) in plain else unwrap(value)
-
-    def fit(data: Any, kind: Any) -> bool:
-        key = data.itemsize, kind.name
-        if key not in fits:
-            fits[key] = fitting(data, kind)
-        return fits[key]
-
-    def of_elements(self: Any, scalar: Any) -> Any:
-        key = self.name, scalar.name
-        if key not in others:
-            others[key] = other(self, scalar)
-        return others[key]
-
-    interpreter._validate_np_data_size = fit
-    tl.core._unwrap_if_constexpr = unwrapped
-    block.with_element_ty = of_elements
-    tl.dtype.__eq__ = lambda self, other: self is other or same(self, other)
-    for question in ("is_int", "is_int_signed", "is_int_unsigned", "is_floating"):
-        setattr(tl.dtype, question, by_name(getattr(tl.dtype, question)))
 
 
 def remember_operands() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import reference
-from optimized import kernels, vector
+from optimized import kernels
 from optimized.bench.launch_recorder import launched
 from spec_tests.accuracy import assert_as_accurate
 from spec_tests.attention.strategies import log_sum_exp
@@ -36,41 +36,11 @@ every_mass = pytest.mark.parametrize("name", REST)
 
 
 @every_mass
-def test_what_is_of_float64_wide_or_empty_is_handed_on(name):
-    kernel = getattr(kernels, name)
-    for x in (layer(dtype=torch.float64), layer(width=257), layer(tokens=0, count=0)):
-        with patch.object(vector, name) as handed:
-            assert kernel(**x, **REST[name]) is handed.return_value
-
-
-def test_a_mass_of_float64_is_handed_on():
-    rest = dict(mass=torch.zeros(2, 2, 3).double())
-    with patch.object(vector, "h2o_mass") as handed:
-        kernels.h2o_mass(**layer(), **REST["h2o_mass"] | rest)
-    handed.assert_called_once()
-
-
-@every_mass
-def test_a_log_sum_exp_of_float64_is_handed_on(name):
-    rest = dict(log_sum_exp=torch.zeros(2, 4, 5).double())
-    with patch.object(vector, name) as handed:
-        assert getattr(kernels, name)(**layer(), **REST[name] | rest) is handed.return_value
-
-
-@every_mass
 def test_with_the_log_sum_exp_one_kernel_is_launched_and_no_sums_are_found(name):
     x = layer()
     rest = dict(log_sum_exp=log_sum_exp(**x))
     launches = launched(lambda: getattr(kernels, name)(**x, **REST[name] | rest))
     assert [launch.kernel.fn.__name__ for launch in launches] == ["mass_kernel"]
-
-
-@every_mass
-@pytest.mark.parametrize("width", [16, 31, 128, 256])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
-def test_all_other_input_is_launched(name, width, dtype):
-    x = layer(count=4, width=width, dtype=dtype)
-    assert launched(lambda: getattr(kernels, name)(**x, **REST[name]))
 
 
 @every_mass
@@ -132,19 +102,3 @@ def test_rows_are_multiplied_as_stored_only_where_all_are_stored_alike(dtype):
     with patch("optimized.kernels._attention_common.InterpretedFunction", ()):
         launches = launched(lambda: kernels.ragged_attention(new, cache, new, new))
     assert launches[0].arguments["NATIVE"] == (dtype == torch.bfloat16)
-
-
-def test_entries_of_float64_are_handed_on():
-    new, left = torch.ones(1, 1, 16), torch.ones(3, 16, dtype=torch.float64)
-    cache = reference.RaggedCache(left, left, torch.arange(3), torch.tensor([0, 3]))
-    with patch.object(vector, "ragged_attention") as handed:
-        assert kernels.ragged_attention(new, cache, new, new) is handed.return_value
-
-
-@pytest.mark.parametrize(("width", "dtype"), [(257, torch.float32), (2, torch.float64)])
-def test_ragged_attention_over_wide_heads_or_of_float64_is_handed_on(width, dtype):
-    x = torch.ones(1, 1, width, dtype=dtype)
-    left = torch.ones(3, width, dtype=dtype)
-    cache = reference.RaggedCache(left, left, torch.arange(3), torch.tensor([0, 3]))
-    with patch.object(vector, "ragged_attention") as handed:
-        assert kernels.ragged_attention(x, cache, x, x) is handed.return_value

@@ -95,8 +95,7 @@ def ours(line):
     return line.startswith((*optimized.__path__, *optimized.reference.__path__))
 
 
-@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
-@pytest.mark.parametrize("decode", [generate, one_by_one])
+@pytest.mark.parametrize(("decode", "padded"), [(generate, False), (one_by_one, True)])
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_no_step_after_the_first_waits_for_a_value(system, decode, padded):
     """Steps that evict or compress what was decoded may wait."""

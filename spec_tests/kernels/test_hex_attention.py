@@ -2,6 +2,7 @@
 
 import re
 from importlib import import_module
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference
-from optimized import vector
+from optimized import kernels, vector
 from optimized.bench.launch_recorder import launched
 from optimized.bench.operations import moved
 from optimized.hex_packed_layout import PackedCache
@@ -79,26 +80,26 @@ def test_programs_in_another_order_give_the_same_bits(x):
             assert_equal(home.hex_attention(**x, mass=True), found)
 
 
-@few
-@given(wide_cache_inputs())
-def test_what_kernels_are_not_made_for_the_vectorised_body_does(x):
-    with patch.object(vector, "hex_attention", lambda *_: "handed on"):
-        handed = home.hex_attention(**x) == "handed on"
-    bits, width = x["cache"].config.bits, x["queries"].shape[-1]
-    blocks = x["cache"].blocks
-    empty = any(not block.dynamic.numel() for block in blocks)
-    assert handed == (not blocks or empty or (bits, width) not in home.TAKEN)
-
-
-@pytest.mark.parametrize("change", ["several", "padded", "double", "narrow"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        dict(count=2),
+        dict(valid=torch.ones(96, dtype=torch.bool)),
+        dict(dtype=torch.float64),
+        dict(width=32),
+        dict(bits=3),
+        dict(tokens=95),
+    ],
+    ids=lambda change: next(iter(change)),
+)
 def test_each_rule_hands_on_by_itself(change):
-    generator = torch.Generator().manual_seed(0)
-    stream = torch.randn(3, 2, 96, 64, generator=generator)
-    config = reference.HexConfig(bits=4, density=0.0, heavy=0.0, recent=0)
-    cache = vector.hex_prefill(*stream, config=config)
-    assert home.taken(stream[0][:, -1:], cache, None)
-    queries = stream[0][:, -2:] if change == "several" else stream[0][:, -1:]
-    queries = queries.double() if change == "double" else queries
-    queries = queries[..., :8] if change == "narrow" else queries
-    valid = torch.ones(96, dtype=torch.bool) if change == "padded" else None
-    assert not home.taken(queries, cache, valid)
+    for asked in (change, {}):
+        usual: dict[str, Any] = dict(
+            count=1, valid=None, dtype=torch.float32, width=64, bits=4, tokens=96
+        )
+        count, valid, dtype, width, bits, tokens = (usual | asked).values()
+        config = reference.HexConfig(bits=bits, density=0.0, heavy=0.0, recent=0)
+        cache = vector.hex_prefill(*torch.ones(3, 2, tokens, width), config=config)
+        queries = torch.ones(4, count, width, dtype=dtype)
+        x: dict[str, Any] = dict(queries=queries, cache=cache, valid=valid)
+        assert bool(launched(lambda x=x: kernels.hex_attention(**x))) is (asked is not change)

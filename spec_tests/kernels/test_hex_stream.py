@@ -57,7 +57,7 @@ def test_a_step_is_that_of_a_cache_laid_out_anew(mode, data):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_a_step_on_a_processor_is_that_of_a_cache_laid_out_anew(mode, data):
     """The first of these steps fills a block."""

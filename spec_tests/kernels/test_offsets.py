@@ -2,7 +2,7 @@
 
 import mmap
 from importlib import import_module
-from struct import pack, unpack
+from math import prod
 from typing import Any
 from unittest.mock import patch
 
@@ -11,11 +11,13 @@ import torch
 from triton.runtime import interpreter
 
 import reference
+from optimized import kernels, vector
+from optimized._dispatch import tensors
 from optimized.bench.launch_recorder import recorded
 from optimized.hex_packed_layout import TILE, PackedCache
-from optimized.vector.hex.packing import pack_bits
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.kernels.interpreter import programs_in_order
+from spec_tests.attention.strategies import log_sum_exp
+from spec_tests.kernels.interpreter import programs_in_order, small_blocks
 
 TOKENS, BLOCK = 1 << 15, 64
 ROWS = (1 << 31) // TOKENS + 1
@@ -23,10 +25,10 @@ ROWS = (1 << 31) // TOKENS + 1
 
 LENGTH = ROWS * TOKENS
 LAST = LENGTH // BLOCK - 1
-smd, refine, select, graphkv, compress, mass, decode, ragged, evict = (
+select, graphkv, compress, mass, decode, ragged, evict = (
     import_module(f"optimized.kernels.{name}")
     for name in (
-        *("hubkv.discount", "hubkv.refine", "retain", "graphkv.refine", "hex.compress"),
+        *("retain", "graphkv.refine", "hex.compress"),
         *("hex.heavy_hitters", "hex.attention", "ragged_attention", "evict"),
     )
 )
@@ -51,47 +53,87 @@ def last():
     return run
 
 
-@pytest.fixture(scope="module")
-def scores():
-    """Scores that are 0 except in the last block."""
-    made = sparse(torch.bfloat16)
-    made[-BLOCK:] = torch.rand(BLOCK, generator=torch.Generator().manual_seed(0))
+def at_the_end(part, size):
+    """Return `size` zeros that take no memory, followed by the elements of `part`."""
+    made = sparse(part.dtype, size + part.numel())
+    made[size:] = part.flatten()
     return made
 
 
-def test_scores_are_discounted(last, scores):
-    found = sparse(torch.bfloat16)
-    half = unpack("<q", pack("<d", 0.5))[0]
-    last(smd.smd_kernel, scores, scores, found, TOKENS, half, RADIUS=2, HAS_PROTECTED=False)
-    expected = reference.smd(scores[-2 * BLOCK :])
-    assert_equal(found[-2 * BLOCK :], expected)
+def as_last_of(rows: int, launch: Any, *still: str) -> dict[str, Any]:
+    """Return the arguments of a launch for one row, moved to the last of many rows.
+
+    Tensors named in `still` are shared by all rows and are not moved.
+    """
+
+    def moved(name: str, x: Any) -> Any:
+        if hasattr(x, "_fields"):
+            fields = zip(x._fields, x, strict=True)
+            return x._make(moved(field, one) for field, one in fields)
+        if isinstance(x, torch.Tensor) and x.numel() and name not in still:
+            return at_the_end(x, (rows - 1) * x.numel())
+        return x
+
+    return {name: moved(name, x) for name, x in launch.arguments.items()}
 
 
-def test_scores_are_refined(last, scores):
-    found, factors = sparse(torch.bfloat16), torch.zeros(ROWS, 2)
-    factors[-1] = torch.tensor([0.5, 1.0])
-    last(refine.refine_kernel, scores, scores, factors, found, TOKENS, 0,
-         RADIUS=2, SHIELDED=False, WIDTH=8, EACH=16)  # fmt: skip
-    assert_equal(found[-BLOCK:], reference.smd(scores[-2 * BLOCK :])[-BLOCK:])
+def run_as_last(last, launch):
+    """Run a launch for the last of many equal parts of long arrays, and copy its results back."""
+    own = [*tensors((*launch.arguments.values(),))]
+    parts = LENGTH // max(x.numel() for x in own) + 1
+    moved, programs = as_last_of(parts, launch, "static", "dynamic"), prod(launch.grid)
+    if "static" in moved:  # the mask of all heads of a span
+        mask = moved["static"]
+        moved["static"] = sparse(torch.bool, parts * mask.numel()).view(len(mask), -1)
+        moved["static"][:, -mask.shape[1] :] = mask
+        moved["heads"] *= parts
+    for place in range((parts - 1) * programs, parts * programs):
+        last(launch.kernel, place=place, **moved)
+    for x, far in zip(own, tensors((*moved.values(),)), strict=True):
+        if x.dtype != torch.bool:
+            x.copy_(far.flatten()[far.numel() - x.numel() :].view(x.shape))
 
 
-def test_scores_set_aside_are_refined_to_one(last, scores):
-    found, factors, protected = sparse(torch.bfloat16), torch.ones(ROWS, 2), sparse(torch.uint8)
-    protected[-BLOCK // 2 :] = 1
-    last(refine.refine_kernel, scores, protected, factors, found, TOKENS, TOKENS,
-         RADIUS=2, SHIELDED=True, WIDTH=8, EACH=16)  # fmt: skip
-    assert_equal(found[-BLOCK // 2 :], torch.ones(BLOCK // 2, dtype=torch.bfloat16))
-    assert_equal(found[-BLOCK : -BLOCK // 2], scores[-BLOCK : -BLOCK // 2])
+DRAW = torch.Generator().manual_seed(0)
+SCORES = torch.rand(1, 2, BLOCK, generator=DRAW).bfloat16()
+QUERIES, KEYS = torch.randn(2, 2, BLOCK, 16, generator=DRAW).bfloat16()
+SPAN: dict[str, Any] = dict(
+    keys=KEYS[:, :32],
+    values=QUERIES[:, :32],
+    expander=torch.rand(32, 32, generator=DRAW) < 0.1,
+    dynamic=torch.rand(32, generator=DRAW) < 0.1,
+    bits=4,
+    value_group="token",
+    scales=None,
+)
+STORED = vector.hex_compress(**SPAN)
+CALLS: dict[str, Any] = {
+    "smd": lambda: kernels.smd(SCORES),
+    "smd, protected": lambda: kernels.smd(SCORES, protected=SCORES > 0.5),
+    "hubkv_refine": lambda: kernels.hubkv_refine(SCORES, 0.5),
+    "hubkv_refine, protected": lambda: kernels.hubkv_refine(SCORES, 0.5, SCORES > 0.5),
+    "mass": lambda: mass.columns(QUERIES, KEYS),
+    "mass, sums given": lambda: mass.columns(
+        QUERIES, KEYS, log_sum_exp=log_sum_exp(QUERIES.float(), KEYS.float())
+    ),
+    "edges": lambda: graphkv.send_signal(
+        SCORES[0].float(), KEYS, KEYS, torch.tensor([[3, 40]] * 2), torch.tensor([2, 2]),
+        SCORES[0] > 0.5, 3, rounds=1, strength=0.5, rule="product", clamp=False,
+    ),
+    "codes": lambda: compress.coded_span(**SPAN),
+    "restored": lambda: compress.restored(STORED[1:7], SPAN["dynamic"], 4, torch.bfloat16),
+}  # fmt: skip
 
 
-def test_moments_are_taken(last, scores):
-    moments = sparse(torch.float32, 4 * (LAST + 1)).view(-1, 4)
-    protected = sparse(torch.uint8)
-    protected[-BLOCK // 2 :] = 1
-    last(refine.moments_kernel, scores, protected, moments, TOKENS, TOKENS, HAS_PROTECTED=True)
-    half = scores[-BLOCK : -BLOCK // 2].float()
-    assert moments[-1, 0] == BLOCK // 2
-    assert moments[-1, 1] == half.min()
+@pytest.mark.parametrize("name", CALLS)
+def test_the_last_of_many_rows_is_computed_as_the_first(last, name):
+    with small_blocks(BLOCK), patch.object(mass, "resident_programs", lambda *_: 1):
+        expected = CALLS[name]()
+        with recorded() as launches:
+            found = CALLS[name]()
+    for launch in launches:
+        run_as_last(last, launch)
+    assert_equal(found, expected)
 
 
 @pytest.mark.parametrize(("dtype", "digit"), [(torch.bfloat16, 5), (torch.float32, 8)])
@@ -136,50 +178,6 @@ def test_the_last_of_many_pools_is_cut(last):
          BITS=8, BEFORE=bins, LAST=False, MOST=bins)  # fmt: skip
     assert_equal(found[-2:], torch.tensor([7, 2]))
     assert counts[9 - bins] == BLOCK
-
-
-def at_the_end(part, size):
-    """Return `size` zeros that take no memory, followed by the elements of `part`."""
-    made = sparse(part.dtype, size + part.numel())
-    made[size:] = part.flatten()
-    return made
-
-
-def as_last_of(rows: int, launch: Any, *still: str) -> dict[str, Any]:
-    """Return the arguments of a launch for one row, moved to the last of many rows.
-
-    Tensors named in `still` are shared by all rows and are not moved.
-    """
-
-    def moved(name: str, x: Any) -> Any:
-        if hasattr(x, "_fields"):
-            fields = zip(x._fields, x, strict=True)
-            return x._make(moved(field, one) for field, one in fields)
-        if isinstance(x, torch.Tensor) and x.numel() and name not in still:
-            return at_the_end(x, (rows - 1) * x.numel())
-        return x
-
-    return {name: moved(name, x) for name, x in launch.arguments.items()}
-
-
-@pytest.mark.parametrize("given", [False, True], ids=("sums to be found", "sums given"))
-def test_mass_is_drawn(last, given):
-    tokens, width = 64, 16
-    rows = LENGTH // (tokens * width)
-    draw = torch.Generator().manual_seed(0)
-    queries, keys = torch.randn(2, 1, tokens, width, generator=draw).bfloat16()
-    sums = None
-    if given:
-        logits = queries.float() @ keys.float().mT / 4
-        sums = logits.masked_fill(torch.ones_like(logits).triu(1).bool(), -torch.inf).logsumexp(-1)
-    with patch.object(mass, "resident_programs", lambda *_: 1), recorded() as launches:
-        mass.columns(queries, keys, log_sum_exp=sums)
-    found = {}
-    for launch in launches:
-        found = as_last_of(rows, launch) | found
-        last(launch.kernel, place=rows - 1, **{name: found[name] for name in launch.arguments})
-    expected = reference.attention_mass(queries.float(), keys.float())
-    torch.testing.assert_close(found["drawn"][-tokens:], expected)
 
 
 def test_what_is_left_of_the_last_head_is_attended(last):
@@ -238,60 +236,3 @@ def test_codes_of_the_last_row_are_attended(last):
     last(launches[0].kernel, place=rows - 1, **given)
     expected = reference.hex_attention(query, cache).output
     assert_close(given["found"][-width:].half(), expected.flatten())
-
-
-def test_edges_are_made_twice_and_a_neighbour_listed(last, scores):
-    width, subtile = 16, 8
-    tokens, ends, blocks = LENGTH // width, BLOCK // width, LENGTH // width // BLOCK
-    chosen, counts = torch.tensor([tokens - ends]), (tokens, 1, 1)
-    shape = dict(WIDTH=width, CHANNELS=width, CLAMPED=False, WIDE=True)
-    shape |= dict(SOURCES=16, SUBTILE=subtile)
-    copy, reach = torch.zeros(1, width).bfloat16(), torch.zeros(1)
-    last(graphkv.sources_kernel, scores, chosen, copy, reach, *counts,
-         place=0, WIDTH=width, CHUNK=width)  # fmt: skip
-    vectors = scores[-BLOCK:].float().unflatten(0, (ends, width))
-    unit = torch.nn.functional.normalize(vectors[:1], dim=-1)
-    torch.testing.assert_close(copy.float() / reach, unit)
-
-    lengths = sparse(torch.float32, tokens)
-    maxima, highest = sparse(torch.float32, tokens // subtile), torch.zeros(blocks)
-    graph = graphkv.Graphs(scores, copy, reach, chosen, None, lengths, maxima, highest)
-    last(graphkv.maxima_kernel, graph, *counts, place=blocks - 1, **shape)
-    assert_equal(lengths[-BLOCK:-ends], torch.ones(BLOCK - ends))
-    torch.testing.assert_close(lengths[-ends:], vectors.norm(dim=-1))
-    cosines = torch.cosine_similarity(vectors[:1], vectors[1:])
-    assert_equal(maxima[-BLOCK // subtile : -1], torch.zeros(BLOCK // subtile - 1))
-    torch.testing.assert_close(maxima[-1], cosines.max())
-    assert_equal(highest[-1], maxima[-1])
-
-    tile, picked, reached = torch.zeros(3, 1, dtype=torch.int32)
-    exact, edge = torch.zeros(subtile), torch.zeros(1)
-    last(graphkv.neighbours_kernel, graph, *counts, torch.ones(1, dtype=torch.int64),
-         tile, picked, exact, reached, edge, blocks, 1, 1, 1, place=0,
-         CHUNK=1 << 20, **shape)  # fmt: skip
-    assert reached.item() == tokens - ends + 1 + int(cosines.argmax())
-    torch.testing.assert_close(edge, cosines.max()[None])
-
-
-def test_codes_are_written(last):
-    """Steps are 1 and minima 0, so that a code is the number itself, or 0 where it is kept."""
-    width, bits, strip = 64, 4, 32
-    tokens = LENGTH // width // strip * strip
-    count = tokens * bits // 32
-    keys, values, static = sparse(torch.float16), sparse(torch.float16), sparse(torch.bool)
-    codes = torch.arange(strip * width, dtype=torch.uint8).view(strip, width) % 16
-    for x in (keys, values):
-        x[(tokens - strip) * width : tokens * width] = codes.flatten()
-    static[tokens * width - 1] = True
-    codes[-1, -1] = 0
-    dynamic = torch.zeros(tokens, dtype=torch.bool)
-    of_keys = torch.tensor([1.0, 0]).half()[:, None].repeat(1, width)
-    words = sparse(torch.int32, 2 * width * count).view(2, width, count)
-    scales = torch.zeros(2, tokens, dtype=torch.float16)
-    strips = tokens // strip
-    last(compress.codes_kernel, keys, values, static, dynamic, *of_keys, *words, *scales, tokens,
-         1, count, strips, place=strips - 1, PER=1, HEADS=1, GROUP=16, BITS=bits,
-         WIDTH=width)  # fmt: skip
-    for one in words:
-        assert_equal(one[:, -strip * bits // 32 :], pack_bits(codes.mT.contiguous(), bits))
-    assert_equal(scales[:, -strip:], torch.tensor([1.0, 0]).half()[:, None].expand(2, strip))

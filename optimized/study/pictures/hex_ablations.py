@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
+from matplotlib.figure import Figure
 from transformers import PreTrainedModel
 
 import optimized as kv
@@ -12,7 +13,9 @@ from optimized.study.documents import Document
 from optimized.study.evaluate import evaluate
 from optimized.study.measurements import MeasurementSettings, Trial
 from optimized.study.pictures.caption_phrases import verdict
+from optimized.study.pictures.drawing import INK, STRONG
 from optimized.study.significance import differences, interval, needle_shares
+from optimized.study.table import between
 
 PRINTED = {
     "3-full": 55.42,
@@ -87,3 +90,28 @@ def ranked(bits: str, some: dict[str, float]) -> str:
         f"With {bits} bits, closest first: {listed}. Of {len(pairs)} pairs of rows {sum(pairs)} "
         f"are in the order of the printed accuracies: {verdict(alike == 1, alike >= 2 / 3)}."
     )
+
+
+def draw_ablations(canvas: Figure, found: dict[str, Any]) -> None:
+    """Draw Table 4: a bar for each row, with its bytes, bits and printed accuracy."""
+    axes = canvas.subplots()
+    rows = list(found["rows"].items())
+    widths = [0.0 if isinstance(row, str) else 100 * row["deviation"] for _, row in rows]
+    colours = [STRONG if name.endswith("full") else INK for name, _ in rows]
+    axes.barh(range(len(rows)), widths, color=colours, alpha=0.8, height=0.65)
+    names = [name.replace("-", " bits, ", 1).replace("-EO", " EO") for name, _ in rows]
+    axes.set_yticks(range(len(rows)), names)
+    axes.invert_yaxis()
+    for place, ((name, row), width) in enumerate(zip(rows, widths, strict=True)):
+        words = "refused"
+        if not isinstance(row, str):
+            bits, bounds = row["bits"][0], between(row["bits"], "+.3f")
+            words = (
+                f"{row['percent']:.1f} % of bytes, {bits:+.3f} bits"
+                f"{f' ({bounds})' if bounds else ''}, paper {PRINTED[name]:.2f}"
+            )
+        axes.annotate(
+            words, (width, place), xytext=(5, 0), textcoords="offset points", va="center", size=9
+        )
+    axes.set(xlabel="attention moves, in percent of its length")
+    axes.set_xlim(0, 2.2 * max([*widths, 1e-6]))

@@ -2,13 +2,17 @@
 
 from typing import Any
 
+import numpy as np
 from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from torch import Tensor
 
 import optimized as kv
 from optimized.models.systems import correct_hex
 from optimized.study.pictures.caption_phrases import verdict
 from optimized.study.pictures.captured import Captured
+from optimized.study.pictures.drawing import STRONG, WEAK, title
 
 DECODED = 0.25
 """Share of a document that is decoded token by token."""
@@ -27,6 +31,13 @@ NAMES = {
     "recent": "recent window",
     "density": "density of the expander",
 }
+PANELS = (
+    ("block size, and how it is recompressed", ("append", "full")),
+    ("bits", ("bits",)),
+    ("share of heavy hitters", ("heavy",)),
+    ("recent window", ("recent",)),
+    ("density of the expander", ("density",)),
+)
 
 
 def settings(caught: Captured, reading: str) -> dict[str, Any]:
@@ -109,3 +120,41 @@ def settings_caption(found: dict[str, Any]) -> str:
             f"paper finds them nearly indistinguishable: {verdict(most <= 0.1, most <= 0.25)}."
         )
     return said
+
+
+def draw_settings(canvas: Figure, found: dict[str, Any]) -> None:
+    """Draw Fig. 3: the deviation of attention for each value of each setting."""
+    *panels, rest = canvas.subplots(2, 3).flat
+    rest.set_axis_off()
+    rest.text(
+        0.0, 0.6, "beside each point:\nbytes in percent of\nthe full cache in\n16 bits", va="center"
+    )
+    for axes, (text, names) in zip(panels, PANELS, strict=True):
+        for name, colour, style in zip(names, (STRONG, WEAK), ("o-", "s--"), strict=False):
+            line(axes, found["sweeps"][name], name, colour, style)
+        title(axes, text)
+        axes.set_ylim(0, axes.get_ylim()[1] * 1.15)
+        axes.margins(x=0.15)
+        axes.set_ylabel("attention moves, %")
+        if names[1:]:
+            axes.legend(loc="lower left")
+
+
+def line(axes: Axes, sweep: dict[str, Any], name: str, colour: str, style: str) -> None:
+    """Draw the sweep of one setting, with its values at equal distances."""
+    values = [f"{value:.3g}" for value in sweep["values"]]
+    rows = [(None, None) if isinstance(row, str) else row for row in sweep["rows"]]
+    heights = [np.nan if row[0] is None else 100 * row[0] for row in rows]
+    at = np.arange(len(values))
+    axes.plot(at, heights, style, color=colour, label=name, markersize=5)
+    axes.set_xticks(at, values)
+    for place, height, (_, percent) in zip(at, heights, rows, strict=True):
+        if percent is not None and name != "full":
+            axes.annotate(
+                f"{percent:.0f}",
+                (float(place), height),
+                xytext=(0, -14 if height > np.nanmax(heights) / 2 else 6),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8,
+            )

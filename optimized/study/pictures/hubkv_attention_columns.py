@@ -1,16 +1,20 @@
 """HubKV, Figs. 2 and 9: a few keys receive most attention, and neighbours similar amounts."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float
+from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn.functional import max_pool2d
 
 import optimized as kv
 from optimized.study.pictures.caption_phrases import share, verdict
 from optimized.study.pictures.captured import Captured, mean_received_attention
-from optimized.study.pictures.hubkv_clusters import deviation
+from optimized.study.pictures.drawing import HEAT, INK, WEAK, image, title
+from optimized.study.pictures.hubkv_clusters import autocorrelation, deviation
 
 PIXELS, STRONG, TRIMMED, DISTANCES = 256, 0.05, 100, 150
 
@@ -139,3 +143,25 @@ def correlation_caption(found: dict[str, Any]) -> str:
         f"locality: earlier keys are seen by more queries, so that equal attention to all keys "
         f"would have {flat:.2f} at distance 1."
     )
+
+
+def columns(canvas: Figure, _: dict[str, Any], maps: Sequence[Map]) -> None:
+    """Draw Fig. 2: attention of the heads with the strongest columns."""
+    for axes, one in zip(np.ravel(canvas.subplots(1, len(maps))), maps, strict=True):
+        bright = one.weights**0.4  # makes the background visible beside the columns
+        image(axes, bright, HEAT, 0.0, max(1e-6, float(bright.max())))
+        title(axes, f"layer {one.layer}, head {one.head}")
+        last = len(one.weights) - 1
+        axes.set_xticks([0, last], [str(one.first), str(one.last)])
+        axes.set_yticks([0, last], [str(one.first), str(one.last)])
+        axes.set(xlabel="key", ylabel="query")
+
+
+def density_autocorrelation(canvas: Figure, found: dict[str, Any]) -> None:
+    """Draw Fig. 9: the autocorrelation of the attention that keys receive."""
+    axes = canvas.subplots()
+    autocorrelation(axes, found["heads"], found["heads_deviation"], "a head, mean ± deviation")
+    at = range(1, len(found["mean"]))
+    axes.plot(at, found["mean"][1:], color=WEAK, label="mean of all heads")
+    axes.plot(at, found["even"][1:], ":", color=INK, label="equal attention to all keys")
+    axes.legend(loc="upper right")

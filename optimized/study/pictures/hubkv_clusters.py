@@ -1,15 +1,23 @@
 """HubKV, Fig. 1: important tokens form clusters, and suppressing neighbours spreads the picks."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from torch import Tensor
 
 import optimized as kv
 from optimized.study.pictures.caption_phrases import share, verdict
+from optimized.study.pictures.drawing import INK, STRONG, THIRD, WEAK, title
 
 PICKS, SEGMENTS, DISTANCES, FIRST = 80, 64, 150, 4
+SMOOTH = 5
+ORDERS = (("top", "Top-K", WEAK, "-"), ("nms", "neighbours suppressed", STRONG, "-"))
+RANDOM = ("random", "random order", INK, "--")
 
 
 def clustering_figures(scores: Float[Tensor, "documents tokens"], seed: int) -> dict[str, Any]:
@@ -78,3 +86,40 @@ def caption(found: dict[str, Any]) -> str:
         f"suppressed neighbours, {nms / top:.2f} times as much; the paper has about 2.6 times: "
         f"{verdict(nms / top >= 1.5, nms > top)}."
     )
+
+
+def clusters(canvas: Figure, found: dict[str, Any]) -> None:
+    """Draw Fig. 1: gain of each pick, autocorrelation, coverage."""
+    gain, correlated, covered = canvas.subplots(1, 3)
+    for name, label, colour, style in (ORDERS[0], RANDOM):
+        values = np.asarray(found["gain"][name])
+        at = np.arange(1, len(values) + 1)
+        size = np.convolve(np.ones_like(values), np.ones(SMOOTH), "same")
+        smooth = np.convolve(values, np.ones(SMOOTH), "same") / size
+        gain.plot(at, values, ".", color=colour, markersize=3, alpha=0.6)
+        gain.plot(at, smooth, style, color=colour, label=label)
+    title(gain, "(a) segments gained")
+    gain.set(xlabel="pick", ylabel="new segments a pick", ylim=(0, 1.05))
+    autocorrelation(correlated, found["autocorrelation"], found["autocorrelation_deviation"])
+    title(correlated, "(b) autocorrelation of scores")
+    even = ("even", "evenly spread", THIRD, ":")
+    for name, label, colour, style in (*ORDERS, RANDOM, even):
+        values = [100 * value for value in found["coverage"][name]]
+        covered.plot(range(1, len(values) + 1), values, style, color=colour, label=label)
+    title(covered, "(c) segments covered")
+    covered.set(xlabel="picks", ylabel="percent of the segments", ylim=(0, 105))
+    canvas.legend(handles=covered.get_lines(), loc="outside lower center", ncols=4)
+
+
+def autocorrelation(
+    axes: Axes, values: Sequence[float], deviation: Sequence[float], label: str = "mean ± deviation"
+) -> None:
+    """Draw an autocorrelation with its deviation, from distance 1 on."""
+    mean, spread = np.asarray(values)[1:], np.asarray(deviation)[1:]
+    at = np.arange(1, len(values))
+    axes.axhline(0, color=INK, linewidth=0.6)
+    axes.fill_between(at, mean - spread, mean + spread, color=STRONG, alpha=0.2, linewidth=0)
+    axes.plot(at, mean, color=STRONG, label=label)
+    axes.set(xlabel="distance in tokens", ylabel="autocorrelation R(d)")
+    axes.set_ylim(min(-0.25, float((mean - spread).min())), 1.05)
+    axes.legend(loc="upper right")

@@ -71,10 +71,3 @@ def test_a_row_without_memory_is_refused_by_itself(command, monkeypatch, error):
     error = RuntimeError("an illegal memory access was encountered")
     with pytest.raises(RuntimeError, match="illegal"):
         command.figures("--systems", "gear", "--ratios", "0.5")
-
-
-def test_a_folder_in_place_of_gates_is_refused(command, capsys, tmp_path):
-    command.model = copytree(command.model, tmp_path / "gated")
-    (command.model / "gate.safetensors").mkdir()
-    said = command.refused(capsys, "--systems", "fastkvzip")
-    assert "gate.safetensors must hold a gate for each of 2 layers" in said

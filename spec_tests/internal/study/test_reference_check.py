@@ -58,17 +58,12 @@ def test_every_function_of_the_command_is_checked_that_has_a_text_of_its_own():
 
 
 @pytest.mark.parametrize("part", range(5))
-def test_every_function_that_is_called_is_named_and_no_other(monkeypatch, part):
+def test_every_function_that_is_wrong_or_raises_is_named_and_no_other(monkeypatch, part):
     wrong = list(reference_check.sample_calls())[part::5]
     for name in wrong:
         assert hasattr(reference, name)
-        monkeypatch.setattr(optimized, name, lambda *_, **__: torch.zeros(1))
+        monkeypatch.setattr(optimized, name, (lambda *_, **__: torch.zeros(1)) if part else None)
     assert list(reference_check.disagreeing_functions()) == wrong
-
-
-def test_a_function_that_raises_is_named(monkeypatch):
-    monkeypatch.setattr(optimized, "retain", None)
-    assert list(reference_check.disagreeing_functions()) == ["retain"]
 
 
 @pytest.mark.parametrize("name", ["retain", "hub_mask", "select"])
