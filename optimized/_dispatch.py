@@ -6,7 +6,7 @@ from importlib import import_module
 from inspect import Parameter, signature, unwrap
 from pkgutil import walk_packages
 from types import ModuleType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -51,6 +51,32 @@ def dispatch(
         with gpu_context(given):
             return body(*args, **kwargs)
 
+    return call
+
+
+def kernel_of(name: str) -> Any:
+    """Return the kernel of a function, or None; the first call imports Triton."""
+    from optimized import kernels
+
+    return getattr(kernels, name, None)
+
+
+def kernel_on_gpu(body: Callable[P, R]) -> Callable[P, R]:
+    """Return a vectorised body for other bodies to call: on a GPU its kernel runs in its place.
+
+    The body itself stands in `optimized.vector`, where a launcher finds it to fall back to.
+    """
+
+    @wraps(body)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        given = (*args, *kwargs.values())
+        kernel = kernel_of(body.__name__) if on_gpu(given) else None
+        if kernel is None:
+            return body(*args, **kwargs)
+        with gpu_context(given):
+            return kernel(*args, **kwargs)
+
+    vars(call)["without_kernel"] = body
     return call
 
 

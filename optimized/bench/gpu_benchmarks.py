@@ -549,7 +549,7 @@ def place(one: Operation) -> int:
 def launchers_of(some: list[Operation]) -> list[str]:
     """Return the names of the launchers that some operations use."""
     names = {word for one in some if one.kernel for word in one.name.split(" + ")}
-    return [name for name in kernels.LAUNCHERS if name in names]
+    return [name for name in kernels.__all__ if name in names]
 
 
 def run(
@@ -575,7 +575,7 @@ def run(
     if anew:
         record.forget([about_row(one) for one in some])
     everything = bits and not only
-    names = list(kernels.LAUNCHERS) if everything else launchers_of(some + bits)
+    names = list(kernels.__all__) if everything else launchers_of(some + bits)
     names = [name for name in names if name not in record.agreed]
     apart = disagreeing(names, str(clock.device))
     record.agreed += [name for name in names if name not in apart]

@@ -23,10 +23,10 @@ from spec_tests.kernels.interpreter import ORDERS, programs_in_order, small_bloc
 from spec_tests.mutants.patched_source import patched_kernels
 from spec_tests.report.calls import mapped
 
-every_row = pytest.mark.parametrize("name", kernels.LAUNCHERS)
+every_row = pytest.mark.parametrize("name", kernels.__all__)
 WAITS = {"evict", "hex_compress"}  # for the size of the result
 every_row_that_waits_for_nothing = pytest.mark.parametrize(
-    "name", [name for name in kernels.LAUNCHERS if name not in WAITS]
+    "name", [name for name in kernels.__all__ if name not in WAITS]
 )
 SMALL = INPUTS | {"graphkv_refine": graphkv_refine(batch=(), per_head=False, fraction=0.3)}
 """Strategies for inputs of few programs; a call of GraphKV is four launches of many programs."""
@@ -157,8 +157,6 @@ RULES = {
     "smd": dict(radius=9),
     "hubkv_refine, radius": dict(ratio=0.5, radius=9),
     "hubkv_refine, dtype": dict(ratio=0.5, dtype=torch.float64),
-    "ungated_refine, radius": dict(radius=9),
-    "ungated_refine, dtype": dict(dtype=torch.float64),
 }
 """One argument each for which a launcher falls back to the vectorised body."""
 

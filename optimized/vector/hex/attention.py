@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from optimized._dispatch import kernel_on_gpu
 from optimized.vector.hex import compress
 from optimized.vector.hex._packed_products import CodeLanes, TokenSlots
 from optimized.vector.hex.expander import static_mask
@@ -316,6 +317,7 @@ def mass_drawn(queries: Tensor, cache: HexCache) -> Tensor:
     return mass
 
 
+@kernel_on_gpu
 def hex_attention(
     queries: Tensor,
     cache: HexCache,

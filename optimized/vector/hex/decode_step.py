@@ -1,6 +1,5 @@
 """A decoding step: one attention pass yields the output and the mass that ranks heavy hitters."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -46,18 +45,8 @@ def decode_in_layout(
     return output, compress_full_buffer(cache._replace(rest=add_mass(cache.rest, mass)))
 
 
-def compress_full_buffer(
-    cache: Any,
-    compress_oldest_block: Callable[[HexCache], HexCache] = compress_oldest_block,
-    compress_if_full: Callable[[HexCache], HexCache] = compress_if_full,
-) -> Any:
-    """Return the cache after compressing its residual buffer, if that is full.
-
-    Args:
-        cache: a cache in either layout.
-        compress_oldest_block: compresses a block; the vectorised function or that of the kernels.
-        compress_if_full: compresses the whole cache, in the modes that need it.
-    """
+def compress_full_buffer(cache: Any) -> Any:
+    """Return a cache in either layout after compressing its residual buffer, if that is full."""
     rest = cache.rest
     if buffer_space(rest):
         return cache
