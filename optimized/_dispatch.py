@@ -111,6 +111,7 @@ def parameters_of(body: Callable[..., object]) -> list[tuple[str, object, str]]:
 
 def modules(package: str) -> list[ModuleType]:
     """Return the modules of a package and of its subpackages."""
+    # this is how a body or a kernel is found, without a list that names it
     places = walk_packages(import_module(package).__path__, f"{package}.")
     return [import_module(place.name) for place in places]
 

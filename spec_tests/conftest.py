@@ -270,7 +270,7 @@ def pytest_generate_tests(metafunc):
         if metafunc.config.getoption("--mutants"):
             impls = [impl for impl in impls if impl.module.is_detected_by(test.nodeid)]
         else:
-            needed = functions_called_by(test.path, test.name)
+            needed = functions_called_by(test.path, test.name)  # read in the test's source
             laws = metafunc.config.stash.setdefault(LAWS_NOT_ASKED, Counter())
             for impl, lacked in ((impl, impl.lacks_part(needed)) for impl in impls):
                 marks = test.iter_markers("spec") if lacked else ()

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from spec_tests import variants
-from spec_tests.__main__ import pytest_arguments
+from spec_tests.command_line import pytest_arguments
 
 
 def levels() -> dict[str, str]:

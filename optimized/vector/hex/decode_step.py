@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from optimized._dispatch import learning
 from optimized.vector.hex.attention import attend, hex_attention, multiplies_codes, needs_gradients
 from optimized.vector.hex.cache import compress_if_full, compress_oldest_block
 from optimized.vector.hex.stacked_cache import StackedCache
@@ -33,7 +34,7 @@ def decode_in_layout(
     """Return the result of `hex_decode`; the cache keeps its layout from one token to the next."""
     exact = widest(queries, keys)
     anew = queries.shape[-2] != 1 or needs_gradients(queries, cache)
-    anew |= torch.is_grad_enabled() and (keys.requires_grad or values.requires_grad)
+    anew |= learning((keys, values))
     if isinstance(cache, HexCache) and not anew and multiplies_codes(cache, exact):
         cache = StackedCache.of(cache)
     if isinstance(cache, HexCache) or anew:

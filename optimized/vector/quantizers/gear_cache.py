@@ -28,19 +28,8 @@ def gear_prefill(
     seed: int,
     scales: torch.dtype | None,
 ) -> GearCache:
-    empty = GearCache(
-        bits=bits,
-        outliers=outliers,
-        decoded_rank=decoded_rank,
-        block=block,
-        fill=fill,
-        seed=seed,
-        scales=scales,
-        key_blocks=(),
-        value_blocks=(),
-        residual_keys=keys[..., :0, :].clone(),
-        residual_values=values[..., :0, :].clone(),
-    )
+    settings = bits, outliers, decoded_rank, block, fill, seed, scales
+    empty = GearCache(*settings, (), (), keys[..., :0, :].clone(), values[..., :0, :].clone())
     return with_block(empty, keys, values, rank) if keys.shape[-2] else empty
 
 
