@@ -15,20 +15,13 @@ refuse_foreign("reference")
 
 import reference  # noqa: E402
 from optimized import vector  # noqa: E402
-from optimized._dispatch import dispatch  # noqa: E402
+from optimized._dispatch import dispatch, kernel_of  # noqa: E402
 from reference.contract.enforce import trusted as trusted  # noqa: E402
 
 if TYPE_CHECKING:
     from reference import *  # noqa: F403
 
 __all__ = reference.__all__  # pyright: ignore[reportUnsupportedDunderAll]
-
-
-def kernel_of(name: str) -> Any:
-    """Return the kernel of a function, or None; the first call imports Triton."""
-    from optimized import kernels
-
-    return getattr(kernels, name, None)
 
 
 def _row(name: str) -> Any:

@@ -6,7 +6,7 @@ from importlib import import_module
 from inspect import Parameter, signature, unwrap
 from pkgutil import walk_packages
 from types import ModuleType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -54,6 +54,32 @@ def dispatch(
     return call
 
 
+def kernel_of(name: str) -> Any:
+    """Return the kernel of a function, or None; the first call imports Triton."""
+    from optimized import kernels
+
+    return getattr(kernels, name, None)
+
+
+def kernel_on_gpu(body: Callable[P, R]) -> Callable[P, R]:
+    """Return a vectorised body for other bodies to call: on a GPU its kernel runs in its place.
+
+    The body itself stands in `optimized.vector`, where a launcher finds it to fall back to.
+    """
+
+    @wraps(body)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        given = (*args, *kwargs.values())
+        kernel = kernel_of(body.__name__) if on_gpu(given) else None
+        if kernel is None:
+            return body(*args, **kwargs)
+        with gpu_context(given):
+            return kernel(*args, **kwargs)
+
+    vars(call)["without_kernel"] = body
+    return call
+
+
 def checks_values_of(*names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Return a decorator of vectorised bodies that check the values of these tensors themselves.
 
@@ -85,6 +111,7 @@ def parameters_of(body: Callable[..., object]) -> list[tuple[str, object, str]]:
 
 def modules(package: str) -> list[ModuleType]:
     """Return the modules of a package and of its subpackages."""
+    # this is how a body or a kernel is found, without a list that names it
     places = walk_packages(import_module(package).__path__, f"{package}.")
     return [import_module(place.name) for place in places]
 

@@ -13,17 +13,15 @@ def lines() -> list[tuple[str, str, str]]:
         if isfunction(getattr(reference, name)):
             body, spec = getattr(vector, name), unwrap(getattr(reference, name))
             place = body.__module__ + (" (no loop)" if body is spec else "")
-            if hasattr(body, "text_of"):
-                place += " (the reference, rebound)"
             found.append((name, place, of_kernel(name)))
     return found
 
 
 def of_kernel(name: str) -> str:
-    """Return the module that holds a function's kernel, or its text rebound to kernels."""
+    """Return the module that holds a function's kernel."""
     if name not in kernels.__all__:
         return "-" if kernels.__all__ else "not known without Triton"
-    return getattr(kernels, name).__module__ + " (rebound)" * (name not in kernels.LAUNCHERS)
+    return getattr(kernels, name).__module__
 
 
 if __name__ == "__main__":

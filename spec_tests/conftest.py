@@ -22,7 +22,6 @@ from spec_tests.functions_called_by_tests import (
     may_call_any,
 )
 from spec_tests.implementation import (
-    COMPOSED,
     TRITON,
     Implementation,
     default_implementations,
@@ -271,7 +270,7 @@ def pytest_generate_tests(metafunc):
         if metafunc.config.getoption("--mutants"):
             impls = [impl for impl in impls if impl.module.is_detected_by(test.nodeid)]
         else:
-            needed = functions_called_by(test.path, test.name)
+            needed = functions_called_by(test.path, test.name)  # read in the test's source
             laws = metafunc.config.stash.setdefault(LAWS_NOT_ASKED, Counter())
             for impl, lacked in ((impl, impl.lacks_part(needed)) for impl in impls):
                 marks = test.iter_markers("spec") if lacked else ()
@@ -331,8 +330,6 @@ def is_applicable(item: pytest.Item) -> bool:
         return False
     if item.get_closest_marker("ours_only") and not impl.ours:
         return False
-    if impl.composed & functions_of_test(item) and not item.config.getoption("--impl"):
-        return item.path.parent == HERE  # except the laws, which are in folders
     return impl.asked or not are_undefined_in_papers(
         i for mark in item.iter_markers("spec") for i in mark.args
     )
@@ -365,19 +362,19 @@ def pytest_runtest_setup(item):
         first = item.config.stash.setdefault(FIRST_SETTINGS, {})
         chosen = first.setdefault(law, getattr(law, NESTED))
         if impl and not item.config.getoption("--impl"):
-            chosen = settings(chosen, max_examples=examples(item, impl, chosen.max_examples))
+            chosen = settings(chosen, max_examples=examples(impl, chosen.max_examples))
         if most := item.config.getoption("--examples"):
             chosen = settings(chosen, max_examples=min(most, chosen.max_examples))
         setattr(law, NESTED, chosen)
 
 
-def examples(item: pytest.Function, impl: Implementation, wanted: int) -> int:
+def examples(impl: Implementation, wanted: int) -> int:
     """Return how many of the `wanted` examples of a law a layer of ours runs by default.
 
     For the reference, a law that sets its own number of examples keeps it.
     """
     if impl.is_interpreted:
-        return min(COMPOSED if impl.composed & functions_of_test(item) else FEW, wanted)
+        return min(FEW, wanted)
     if wanted != settings().max_examples:
         return wanted if impl.name == "reference" else (wanted + 1) // 2
     return int(wanted * (PART if impl.name == "reference" else PART / 2))

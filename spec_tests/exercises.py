@@ -25,7 +25,7 @@ import pytest
 import torch
 
 import reference
-from spec_tests.__main__ import pytest_arguments
+from spec_tests.command_line import pytest_arguments
 from spec_tests.functions_called_by_tests import functions_of_test
 from spec_tests.implementation import is_stub
 from spec_tests.report import report_data, terminal

@@ -1,4 +1,8 @@
-"""Find the public functions that a test calls, in its source before it runs."""
+"""Find the public functions that a test calls, in its source before it runs.
+
+The names are needed before the run: tests of a function that a module lacks are not collected, and
+a card says of how many tests it tells. `impl.smd` in a test, its helpers or its fixtures is a call.
+"""
 
 import ast
 import re
@@ -20,7 +24,7 @@ class NamesInBody(NamedTuple):
     """The names in the body of a function of a test file."""
 
     names: frozenset[str]  # public functions that it calls on `impl`
-    functions: frozenset[str]  # other names, possibly of helpers and fixtures
+    functions: frozenset[tuple[Path, str]]  # other names, possibly of helpers and fixtures
 
 
 def functions_of_test(item: pytest.Function) -> frozenset[str]:
@@ -69,16 +73,12 @@ def text(file: Path) -> str:
 @cache
 def functions_called_by(file: Path, test: str) -> frozenset[str]:
     """Return the names that a test, its helpers and its fixtures call on `impl`."""
-    seen: set[tuple[Path, str]] = set()
-    waiting, found = [(file, test)], set[str]()
+    seen, waiting, found = set[tuple[Path, str]](), [(file, test)], set[str]()
     while waiting:
         place = waiting.pop()
-        if place not in seen and place[1] in names_by_function(place[0]):
-            here = names_by_function(place[0])[place[1]]
+        if place not in seen and (here := names_by_function(place[0]).get(place[1])):
             found |= here.names
-            waiting += [
-                imported_from(place[0]).get(name, (place[0], name)) for name in here.functions
-            ]
+            waiting += here.functions
         seen.add(place)
     return frozenset(found)
 
@@ -86,33 +86,18 @@ def functions_called_by(file: Path, test: str) -> frozenset[str]:
 @cache
 def names_by_function(file: Path) -> dict[str, NamesInBody]:
     """Return the names in the body of each function of a file, without those in decorators."""
-    found = {}
-    for node in syntax_tree(file).body:
-        if isinstance(node, ast.FunctionDef):
-            inner = [n for part in (node.args, *node.body) for n in ast.walk(part)]
-            names = {
-                n.attr
-                for n in inner
-                if isinstance(n, ast.Attribute) and getattr(n.value, "id", "") == "impl"
-            }
-            words = {n.id for n in inner if isinstance(n, ast.Name)}
-            words |= {n.arg for n in inner if isinstance(n, ast.arg)}
-            found[node.name] = NamesInBody(PUBLIC & names, frozenset(words))
-    return found
-
-
-@cache
-def imported_from(file: Path) -> dict[str, tuple[Path, str]]:
-    """Return the file and name of the definition of each name imported from the suite."""
-    found = {}
-    for node in syntax_tree(file).body:
+    tree, elsewhere, found = ast.parse(text(file)), dict[str, tuple[Path, str]](), {}
+    for node in tree.body:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("spec_tests."):
             home = file_of(str(node.module))
-            found |= {alias.asname or alias.name: (home, alias.name) for alias in node.names}
+            elsewhere |= {alias.asname or alias.name: (home, alias.name) for alias in node.names}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            inner = [n for part in (node.args, *node.body) for n in ast.walk(part)]
+            attributes = [n for n in inner if isinstance(n, ast.Attribute)]
+            names = {n.attr for n in attributes if getattr(n.value, "id", "") == "impl"}
+            words = {n.id for n in inner if isinstance(n, ast.Name)}
+            words |= {n.arg for n in inner if isinstance(n, ast.arg)}
+            places = frozenset(elsewhere.get(word, (file, word)) for word in words)
+            found[node.name] = NamesInBody(PUBLIC & names, places)
     return found
-
-
-@cache
-def syntax_tree(file: Path) -> ast.Module:
-    """Return the syntax tree of a file; it is empty for a package."""
-    return ast.parse(text(file))

@@ -35,9 +35,6 @@ LACKS = "needs a name that the module lacks"
 NEAR = 0.8
 """Least similarity at which a name counts as a misspelling of a missing one: the share of common
 letters."""
-COMPOSED = 2
-"""Examples in Triton's interpreter of a function that launches only other functions' kernels;
-`--impl optimized.kernels` runs them all."""
 OURS = ("reference", "optimized", "optimized.vector", "optimized.kernels")
 TRITON = find_spec("triton") is not None
 """Whether Triton is installed: it exists for Linux on x86-64 only."""
@@ -184,13 +181,6 @@ class Implementation:
         """
         changed = getattr(self.module, "changed", self.judged)
         return not (changed & self.judged).isdisjoint(names)
-
-    @cached_property
-    def composed(self) -> frozenset[str]:
-        """The interpreted functions that launch only other functions' kernels."""
-        if not self.is_interpreted:
-            return frozenset()
-        return frozenset(self.module.__all__) - frozenset(self.module.LAUNCHERS)
 
     def has_own(self, name: str) -> bool:
         """Whether a function or record is the module's own, not the reference's object.

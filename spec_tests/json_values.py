@@ -10,6 +10,7 @@ order, little-endian, one byte for each bool. `{"tuple": [...]}` is a tuple of v
 
 import base64
 import json
+from collections.abc import Callable
 from numbers import Real
 from typing import Any, get_type_hints
 
@@ -69,7 +70,7 @@ def read_list(value: Any, dtype: torch.dtype | None = None) -> Tensor:
     Raises:
         ValueError: lists of one level have different lengths, or an element is not of the dtype.
     """
-    numbers = without_words(value)
+    numbers = nested(lambda leaf: float(leaf) if leaf in WORDS else leaf, value)
     kinds = {type(leaf) for leaf in leaves(numbers)}
     if dtype is None:
         dtype = torch.float64 if float in kinds else torch.bool if bool in kinds else torch.int64
@@ -101,11 +102,9 @@ def read_bytes(text: str, lengths: list[int], dtype: torch.dtype) -> Tensor:
     )
 
 
-def without_words(value: Any) -> Any:
-    """Return nested lists with "inf", "-inf" and "nan" as numbers."""
-    if isinstance(value, list):
-        return [without_words(part) for part in value]
-    return float(value) if value in WORDS else value
+def nested(change: Callable[[Any], Any], value: Any) -> Any:
+    """Return nested lists with each element changed."""
+    return [nested(change, part) for part in value] if isinstance(value, list) else change(value)
 
 
 def leaves(value: Any) -> list[Any]:
@@ -155,15 +154,7 @@ def written_tensor(tensor: Tensor, exact: bool) -> Any:
         return {"base64": text, "shape": [*tensor.shape], "of": name}
     if not tensor.numel():
         return {"shape": [*tensor.shape], "of": name}
-    return {name: with_words(plain.tolist())}
-
-
-def with_words(value: Any) -> Any:
-    """Return nested lists with words for the numbers that JSON lacks."""
-    if isinstance(value, list):
-        return [with_words(part) for part in value]
-    finite = not isinstance(value, float) or abs(value) < torch.inf
-    return value if finite else str(value)
+    return {name: nested(lambda leaf: written(leaf, exact), plain.tolist())}
 
 
 def integers_as_annotated_floats(value: Any, hint: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The operations of PyTorch that a call runs, and the values of a GPU that it waits for."""
+"""The values of a GPU that a call waits for."""
 
 import sys
 from collections.abc import Iterator
@@ -18,26 +18,17 @@ WAITING_METHODS = {"cpu", "numpy", "tolist"}  # operations on a GPU, but not on 
 INDEXING = {"index", "index_put", "index_put_"}  # which counts the places of a mask
 
 
-class Operations(TorchDispatchMode):
-    """Notes the operations of PyTorch."""
+class Reads(TorchDispatchMode):
+    """Notes the operations for which the host waits for a GPU, with the lines that run them."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[tuple[str, Any]] = []
+        self.found: list[tuple[str, str]] = []
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None):
-        """Note an operation and run it."""
+        """Note an operation if it reads values, and run it."""
         self.note(function.overloadpacket.__name__, args)
         return function(*args, **(kwargs or {}))
-
-    def note(self, name: str, args: Any) -> None:
-        """Note an operation by its name."""
-        del args
-        self.found.append((name, None))
-
-
-class Reads(Operations):
-    """Notes the operations for which the host waits for a GPU, with the lines that run them."""
 
     def note(self, name: str, args: Any) -> None:
         """Note an operation that reads values, and the innermost line outside of PyTorch."""

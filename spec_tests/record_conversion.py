@@ -1,6 +1,5 @@
 """Convert another module's settings, results and caches to and from the specification's records."""
 
-from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache
 from inspect import unwrap
@@ -72,30 +71,21 @@ def return_annotation(name: str) -> Any:
 @cache
 def records_of(hint: Any) -> tuple[Any, ...]:
     """Return the records that an annotation admits."""
-    return tuple(
-        kind for kind in (hint, *get_args(hint)) if kind in RECORDS and is_not_a_sequence(hint)
-    )
-
-
-def is_not_a_sequence(hint: Any) -> bool:
-    """Whether an annotation is of one value or a union, not of a tuple or list."""
-    return get_origin(hint) not in (tuple, list)
+    kinds = () if get_origin(hint) in (tuple, list) else (hint, *get_args(hint))
+    return tuple(kind for kind in kinds if kind in RECORDS)
 
 
 def same_fields(record: Any, value: Any) -> bool:
     """Whether `value` has the field names of a record, or is a plain tuple of that length."""
-    names = [*field_names(value)]
     if type(value) is tuple:
         return len(value) == len(record._fields)
-    return bool(names) and names == [*record._fields]
+    return field_names(value) == record._fields
 
 
-def field_names(value: Any) -> Iterator[str]:
-    """Yield the field names of a named tuple or data class."""
-    if hasattr(value, "_fields"):
-        yield from value._fields
-    elif is_dataclass(value):
-        yield from (field.name for field in fields(value))
+def field_names(value: Any) -> tuple[str, ...]:
+    """Return the field names of a named tuple or data class, or no names."""
+    named = tuple(field.name for field in fields(value)) if is_dataclass(value) else ()
+    return tuple(getattr(value, "_fields", named))
 
 
 def parts_of(record: Any, value: Any) -> dict[str, Any]:

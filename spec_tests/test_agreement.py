@@ -18,7 +18,6 @@ from torch import Tensor
 
 import reference
 from spec_tests.accuracy import are_equal, assert_as_accurate, assert_equal, cast
-from spec_tests.implementation import COMPOSED
 from spec_tests.inputs import CORNERS, DRAWN, GOOD, INPUTS, depends_on_random_stream
 from spec_tests.long_axes.inputs import BY_AGREEMENT, long_inputs
 from spec_tests.program import NotSupported
@@ -83,9 +82,8 @@ def test_agrees_with_reference(impl, name, data):
 
 @pytest.mark.own_body
 @pytest.mark.parametrize("name", sorted(CORNERS))
-def test_agrees_where_draws_seldom_get(impl, name, pytestconfig):
-    few = name in impl.composed and not pytestconfig.getoption("--impl")
-    for inputs in CORNERS[name][: COMPOSED if few else None]:
+def test_agrees_where_draws_seldom_get(impl, name):
+    for inputs in CORNERS[name]:
         assert_agrees(impl, name, inputs)
 
 

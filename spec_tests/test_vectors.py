@@ -23,7 +23,7 @@ def load() -> list[Any]:
     """Return every vector as a test parameter that carries its `spec` mark."""
     cases = []
     here = Path(__file__).parent
-    for file in sorted(here.rglob("vectors.json")):
+    for file in sorted(here.rglob("vectors.json")):  # no list names them
         for case in json.loads(file.read_text()):
             name = f"{file.parent.name}-{case['id']}"
             marks = [pytest.mark.spec(*case["spec"])]

@@ -180,7 +180,7 @@ class Record:
         """Write a row, replacing an earlier one."""
         self.rows = [old for old in self.rows if key(old) != key(row)] + [row]
         if self.file is not None:
-            agreed = [*kernels.LAUNCHERS] if self.agrees else []
+            agreed = [*kernels.__all__] if self.agrees else []
             this = dict(about=self.about, agreed=agreed, rows=self.rows)
             said = dict(schema_version=SCHEMA, runs=[*self.others, this])
             write_atomically(self.file, json.dumps(said, indent=1) + "\n")
@@ -199,7 +199,7 @@ def key(row: Named) -> Named:
 def disagreeing(device: torch.device) -> set[str]:
     """Run the agreement tests of the launchers and operations; return those that fail."""
     few = ("--examples", "1") if device.type == "cpu" else ("-n", "logical")
-    names = failing_tests([*kernels.LAUNCHERS], "--device", str(device), *few, timed=True)
+    names = failing_tests([*kernels.__all__], "--device", str(device), *few, timed=True)
     return {name.partition("[")[2].removesuffix("]").removeprefix("optimized-") for name in names}
 
 

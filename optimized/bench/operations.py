@@ -465,6 +465,7 @@ def compiled_operations() -> list[Operation]:
     Of a decoding step, one size is compiled, since three bits are slow.
     """
     whole, prompt = (36, 1, 8, 32768), ("prompt", 8192, 8192)
+    ungated, eager = (partial(body.hubkv_refine, ratio=1.0) for body in (kernels, vector))
     return [
         *(one for one in operations(small=False) if one.step != "decode"),
         *(decoding(name, 8, 32735, preset) for name in DECODING for preset in PRESETS),
@@ -475,9 +476,7 @@ def compiled_operations() -> list[Operation]:
         on_scores("smd", whole, kernels.smd, vector.smd),
         selection(*whole, shielded=False),
         selection(*whole, dtype=torch.float32, shielded=False),
-        on_scores(
-            "ungated_refine", whole, kernels.ungated_refine, vector.ungated_refine, shielded=True
-        ),
+        on_scores("ungated_refine", whole, ungated, eager, shielded=True),
         *(mass("h2o_mass", *prompt, known=known, padded=True) for known in (False, True)),
         mass("h2o_mass", *prompt, dtype=torch.float32),
         mass("h2o_mass", "decoding step", 1, 32768, before=32767),

@@ -1,8 +1,8 @@
 """Triton kernels, for CUDA only; with TRITON_INTERPRET=1 they run on the CPU.
 
 A file holds the kernels of one module of the specification, at the same path, and their launchers
-under public names. A function without a kernel that calls functions with kernels is also here,
-rebound to the kernels. Kernels have no gradients: a call that needs gradients falls back to
+under public names. A body of `optimized.vector` that calls functions with kernels runs these on a
+GPU, see `kernel_on_gpu`. Kernels have no gradients: a call that needs gradients falls back to
 PyTorch. Without Triton there are no kernels.
 """
 
@@ -31,8 +31,6 @@ def _bodies() -> dict[str, Any]:
 
 _found = _bodies()
 __all__ = [n for n in reference.__all__ if n in _found]  # pyright: ignore[reportUnsupportedDunderAll]
-LAUNCHERS = tuple(name for name in __all__ if not hasattr(_found[name], "text_of"))
-"""Functions with kernels of their own; all others are rebound to these."""
 globals().update(_found)
 for _name, _body in _found.items():
     inherit_defaults(_body, getattr(reference, _name))

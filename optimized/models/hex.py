@@ -59,7 +59,7 @@ class HexLayer(RestoringLayer):
             return self.kv.hex_decode(self.held, query, keys, values)
         held = self.held if isinstance(self.held, optimized.HexCache) else self.held.rest
         checked((held, query, keys, values), {})
-        if not on_gpu((query, self.held)) or kernel_of("hex_decode") is None:
+        if not on_gpu((query, self.held)) or kernel_of("hex_attention") is None:
             return laid.decode_in_layout(self.held, query, keys, values)
         from optimized.kernels.hex._packed_decode_step import decode_packed
 

@@ -1,6 +1,6 @@
 """Vectorised PyTorch bodies: any device, no loops over tokens, heads or queries."""
 
-from inspect import isfunction, ismodule, unwrap
+from inspect import isfunction, unwrap
 from typing import TYPE_CHECKING, Any
 
 import reference
@@ -11,14 +11,13 @@ if TYPE_CHECKING:
 
 
 def _bodies() -> dict[str, Any]:
-    """Return the functions that modules of this package define or rebind under public names."""
+    """Return the functions and classes that modules of this package define under public names."""
     found: dict[str, Any] = {}
     for home in modules(__name__):
         here = vars(home)
         for name in here.keys() & set(reference.__all__):
-            spec, body = getattr(reference, name), here[name]
-            if not ismodule(body) and body not in (spec, unwrap(spec)):
-                assert found.setdefault(name, body) is body, f"{home.__name__} has another {name}"
+            if getattr(here[name], "__module__", None) == home.__name__:
+                found[name] = vars(here[name]).get("without_kernel", here[name])
     return found
 
 

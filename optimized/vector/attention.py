@@ -7,10 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-import reference
-from optimized._rebind import rebind
 from reference.contract.enforce import has_memory
-from reference.precision import widest
+from reference.precision import widen, widest
 
 # most weights at a time, but at least those of one key head: 2 MiB in float32
 WEIGHTS = 1 << 19
@@ -72,7 +70,21 @@ def attention(
     return _grouped_product(weights, values.to(exact)).to(queries.dtype)
 
 
-attention_error = rebind(reference.attention_error, attention=attention)
+def attention_error(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    compressed_keys: Tensor,
+    compressed_values: Tensor,
+    causal: bool,
+    scale: float | None,
+) -> Tensor:
+    exact = widen(queries)
+    for tensor in (keys, values, compressed_keys, compressed_values):
+        exact = exact.to(torch.promote_types(exact.dtype, tensor.dtype))
+    before = attention(exact, keys, values, causal, scale)
+    after = attention(exact, compressed_keys, compressed_values, causal, scale)
+    return (before - after).norm(dim=-1)
 
 
 def attention_drawn(

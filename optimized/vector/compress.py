@@ -7,21 +7,25 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-import reference
-from optimized._rebind import rebind
 from optimized.vector.evict import evict
 from optimized.vector.graphkv.graph import EDGES
 from optimized.vector.hex.cache import hex_store
 from optimized.vector.refinement import refine
 from optimized.vector.retain import kept_count, retain
-from reference.compress import select_for_hex as reference_select_for_hex
+from reference.compress import hex_selection_inputs, vectors_compared
 from reference.contract.preconditions import AXES
+from reference.evict import DenseCache, RaggedCache
 from reference.graphkv.refine import GraphSettings
+from reference.hex.cache import HexCache
+from reference.hex.heavy_hitters import recent_mask
+from reference.hex.presets import HexConfig
 from reference.hubkv.refine import HubSettings
 from reference.precision import widen
 from reference.refinement import Refinement
 from reference.retain import require_budget_covers_protected
 from reference.scorers.scored import Scored
+
+NO_VECTORS: Any = dict(keys=None, values=None, queries=None)
 
 
 class Rows(NamedTuple):
@@ -53,7 +57,7 @@ def refine_and_retain(
         refined = scored.scores
         if refinement is not None:
             gate = None if gate is None else float(gate)
-            refined = refine(scored, refinement, keep=0, ratio=gate)
+            refined = refine(scored, refinement, keep=0, ratio=gate, **NO_VECTORS)
         return retain(refined, scored.protected, keep=keep, ratio=ratio, scope=scope)
     rows = rows_of(scored, scope, valid, vectors)
     pools = joint_pools(rows, shields, scope) if joint else rows
@@ -79,15 +83,69 @@ def refine_and_retain(
     return kept.movedim(-3, 0) if scope == "model" else kept
 
 
-select = rebind(reference.select, refine_and_retain=refine_and_retain)
-select_for_hex = rebind(reference_select_for_hex, refine_and_retain=refine_and_retain)
-compress = rebind(
-    reference.compress,
-    select=select,
-    select_for_hex=select_for_hex,
-    evict=evict,
-    hex_store=hex_store,
-)
+def select(
+    keys: Tensor,
+    values: Tensor,
+    scored: Scored,
+    *,
+    keep: int | Tensor | None,
+    ratio: float | None,
+    scope: str,
+    refinement: Refinement | None,
+    queries: Tensor | None,
+    valid: Tensor | None,
+) -> Tensor:
+    vectors = vectors_compared(refinement, keys, values, queries)
+    return refine_and_retain(
+        scored, scored.protected, vectors, keep, ratio, scope, refinement, valid
+    )
+
+
+def select_for_hex(
+    keys: Tensor,
+    values: Tensor,
+    scored: Scored,
+    *,
+    keep: int | Tensor | None,
+    ratio: float | None,
+    scope: str,
+    refinement: Refinement | None,
+    queries: Tensor | None,
+    valid: Tensor | None,
+    store: HexConfig,
+) -> Tensor:
+    scored, share, span = hex_selection_inputs(scored, keep, ratio, store)
+    shields = scored.protected[..., :span].any(-2, keepdim=True)
+    recent = recent_mask(span, 0 if store.carry_recent else store.recent).to(shields.device)
+    if valid is not None:
+        recent = recent & valid[..., None, :span]
+    if store.outside_recent:
+        shields = shields | recent
+    vectors = vectors_compared(refinement, keys, values, queries)
+    kept = refine_and_retain(scored, shields, vectors, keep, share, scope, refinement, valid, True)
+    return (kept | recent).squeeze(-2)
+
+
+def compress(
+    keys: Tensor,
+    values: Tensor,
+    scored: Scored,
+    *,
+    keep: int | Tensor | None,
+    ratio: float | None,
+    scope: str,
+    refinement: Refinement | None,
+    queries: Tensor | None,
+    valid: Tensor | None,
+    store: HexConfig | None,
+) -> DenseCache | RaggedCache | HexCache:
+    settings: Any = dict(
+        keep=keep, ratio=ratio, scope=scope, refinement=refinement, queries=queries, valid=valid
+    )
+    if store is None:
+        return evict(keys, values, select(keys, values, scored, **settings))
+    exact = select_for_hex(keys, values, scored, store=store, **settings)
+    return hex_store(keys, values, scored.scores, exact, valid, store)
 
 
 def joint_pools(rows: Rows, shields: Tensor, scope: str) -> Rows:
@@ -154,7 +212,7 @@ def refine_rows(
         counts = most.clamp(max=cap) if isinstance(most, Tensor) else min(most, cap)
         settings = [budget, counts]
     else:
-        return refine(Scored(scores, outside), refinement, keep=0, ratio=ratio)
+        return refine(Scored(scores, outside), refinement, keep=0, ratio=ratio, **NO_VECTORS)
     refined = torch.empty_like(scores)
     if not scores.numel():
         return refined

@@ -3,16 +3,22 @@
 import torch
 from torch import Tensor
 
-import reference
-from optimized._rebind import rebind
 from optimized.vector.compress import Rows, best, rank_padding_last, refine_rows
 from optimized.vector.evict import evict
-from reference import decoding_compression
 from reference.compress import vectors_compared
 from reference.contract.preconditions import AXES
-from reference.decoding_compression import DecodingConfig, DecodingView, scatter_to_positions
+from reference.decoding_compression import (
+    DecodingCache,
+    DecodingConfig,
+    DecodingView,
+    add_mass,
+    add_pending,
+    decoding_read,
+    scatter_to_positions,
+)
 from reference.graphkv.refine import GraphSettings
 from reference.hubkv.refine import at_ends
+from reference.precision import widen
 from reference.scorers.scored import Scored
 
 
@@ -53,8 +59,42 @@ def _refined(rows: Rows, place: Tensor, seen: Tensor, config: DecodingConfig) ->
     return refine_rows(text, config.refinement, *stay).gather(-1, place.clamp(min=0))
 
 
-compress_to_target = rebind(
-    decoding_compression.compress_to_target, survivors=survivors, evict=evict
-)
-decoding_start = rebind(reference.decoding_start, compress_to_target=compress_to_target)
-decoding_append = rebind(reference.decoding_append, compress_to_target=compress_to_target)
+def compress_to_target(view: DecodingView, seen: Tensor, config: DecodingConfig) -> DecodingCache:
+    kept = survivors(view, seen, config)
+    left = evict(view.keys, view.values, kept)
+    shape = left.positions.shape
+    return DecodingCache(
+        config,
+        left._replace(positions=view.positions[kept].view(shape)),
+        view.scores[kept].view(shape),
+        view.keys[..., :0, :].clone(),
+        view.values[..., :0, :].clone(),
+        view.scores[..., :0].clone(),
+        seen,
+    )
+
+
+def decoding_start(
+    keys: Tensor, values: Tensor, scores: Tensor, config: DecodingConfig, valid: Tensor | None
+) -> DecodingCache:
+    *batch, _, tokens = scores.shape
+    valid = scores.new_ones(tokens, dtype=torch.bool) if valid is None else valid
+    seen = valid.expand(*batch, tokens).sum(-1)
+    place = torch.arange(tokens, device=seen.device) - tokens + seen[..., None]
+    positions = place.clamp(min=-1)[..., None, :].expand(scores.shape)
+    view = DecodingView(keys, values, widen(scores), positions, positions >= 0)
+    return compress_to_target(view, seen, config)
+
+
+def decoding_append(
+    cache: DecodingCache, keys: Tensor, values: Tensor, scores: Tensor, mass: Tensor | None
+) -> DecodingCache:
+    if mass is not None:
+        cache = add_mass(cache, mass)
+    while keys.shape[-2]:
+        room = cache.config.interval - cache.pending_scores.shape[-1]
+        cache = add_pending(cache, keys[..., :room, :], values[..., :room, :], scores[..., :room])
+        keys, values, scores = keys[..., room:, :], values[..., room:, :], scores[..., room:]
+        if cache.pending_scores.shape[-1] == cache.config.interval:
+            cache = compress_to_target(decoding_read(cache), cache.seen, cache.config)
+    return cache

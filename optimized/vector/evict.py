@@ -3,10 +3,12 @@
 import torch
 from torch import Tensor
 
+from optimized._dispatch import kernel_on_gpu
 from optimized.vector._by_numpy import places
 from reference.evict import DenseCache, RaggedCache
 
 
+@kernel_on_gpu
 def evict(keys: Tensor, values: Tensor, kept: Tensor) -> DenseCache | RaggedCache:
     *heads, tokens, width = keys.shape
     entries = places(kept)

@@ -6,6 +6,7 @@ from math import sqrt
 import torch
 from torch import Tensor
 
+from optimized._dispatch import kernel_on_gpu
 from reference.evict import RaggedCache
 from reference.precision import widest
 
@@ -13,6 +14,7 @@ LOGITS = 2**22
 """Most logits in memory at a time."""
 
 
+@kernel_on_gpu
 def ragged_attention(
     queries: Tensor,
     cache: RaggedCache,

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from optimized._dispatch import kernel_on_gpu
 from optimized.vector._by_numpy import array, on_cpu, places
 from reference.contract.enforce import INTEGERS, any_true, may_branch_on_values
 from reference.precision import widen
@@ -16,6 +17,7 @@ KEYS = 1 << 19
 """Keys at a time, so that a copy fits into a CPU's cache."""
 
 
+@kernel_on_gpu
 def retain(
     scores: Tensor,
     protected: Tensor | None,

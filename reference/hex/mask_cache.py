@@ -64,6 +64,7 @@ class MaskStore:
     """
 
     own_generator = staticmethod(expander_mask)
+    certified = staticmethod(is_ramanujan)
 
     def __init__(
         self,
@@ -143,7 +144,7 @@ class MaskStore:
         uneven = tokens * degrees.token % channels > 0
         if (rows != degrees.token).any() or (more < 0).any() or (more > uneven).any():
             return False
-        return uneven or min(degrees) < 3 or is_ramanujan(_unpack(packed))
+        return uneven or min(degrees) < 3 or self.certified(_unpack(packed))
 
     def _load(self, key: str, tokens: int, channels: int) -> np.ndarray | None:
         if self.directory is None:

@@ -16,7 +16,7 @@ import triton.language as tl
 from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter
 
-from optimized import kernels
+from optimized import _dispatch, kernels
 from optimized._dispatch import modules, tensors
 
 Order = Callable[[int], list[int]]
@@ -250,6 +250,11 @@ def programs_in_order(order: Order) -> Iterator[None]:
 
     with patch.object(type(builder), "set_grid_idx", elsewhere):
         yield
+
+
+def as_on_gpu(body: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a body whose calls run kernels as on a GPU, wherever its tensors are."""
+    return patch.object(_dispatch, "on_gpu", lambda _: True)(body)
 
 
 @contextmanager

@@ -24,10 +24,10 @@ from spec_tests.kernels.interpreter import ORDERS, programs_in_order, small_bloc
 from spec_tests.mutants.patched_source import patched_kernels
 from spec_tests.report.calls import mapped
 
-every_row = pytest.mark.parametrize("name", kernels.LAUNCHERS)
+every_row = pytest.mark.parametrize("name", kernels.__all__)
 WAITS = {"evict", "hex_compress"}  # for the size of the result
 every_row_that_waits_for_nothing = pytest.mark.parametrize(
-    "name", [name for name in kernels.LAUNCHERS if name not in WAITS]
+    "name", [name for name in kernels.__all__ if name not in WAITS]
 )
 SMALL = INPUTS | {"graphkv_refine": graphkv_refine(batch=(), per_head=False, fraction=0.3)}
 """Strategies for inputs of few programs; a call of GraphKV is four launches of many programs."""

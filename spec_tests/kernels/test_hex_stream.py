@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import optimized
 import reference
-from optimized import kernels
+from optimized import vector
 from optimized.bench.launch_recorder import Operators, recorded
 from optimized.hex_packed_layout import TILE, PackedCache
 from optimized.kernels.hex._packed_decode_step import decode_packed
@@ -24,8 +24,10 @@ from reference.hex.cache import add_tokens, buffer_space
 from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.hex.cache.strategies import MODES
 from spec_tests.kernels.hex_cache_strategy import wide_cache_inputs
+from spec_tests.kernels.interpreter import as_on_gpu
 
 pytest.importorskip("transformers")
+hex_decode, hex_prefill = map(as_on_gpu, (vector.hex_decode, vector.hex_prefill))
 
 
 def ready(*modes: str) -> Any:
@@ -53,7 +55,7 @@ def tokens(x, count, seed):
 @settings(max_examples=2)
 @given(data=st.data())
 def test_a_step_is_that_of_a_cache_laid_out_anew(mode, data):
-    stepwise(data.draw(ready(mode)), decode_packed, kernels.hex_decode, PackedCache)
+    stepwise(data.draw(ready(mode)), decode_packed, hex_decode, PackedCache)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -186,7 +188,7 @@ def test_a_step_of_a_layer_launches_four_kernels_and_nothing_else(settings, laye
 def test_a_captured_step_may_be_replayed_until_the_block_is_full(settings):
     """As in a CUDA graph, the same launches read new tokens from the same memory."""
     keys, values = torch.randn(2, 1, 2, PROMPT, 64)
-    whole = kernels.hex_prefill(keys, keys, values, settings)
+    whole = hex_prefill(keys, keys, values, settings)
     packed, inputs = PackedCache.of(whole).in_room(), torch.empty(3, 1, 2, 1, 64)
     with trusted(), recorded() as launches:
         output = decode(inputs[0], inputs[1], inputs[2], packed)
@@ -195,7 +197,7 @@ def test_a_captured_step_may_be_replayed_until_the_block_is_full(settings):
         for one in launches:
             one.kernel[one.grid](**one.arguments, **one.options)
         packed = packed.grown()
-        expected, whole = kernels.hex_decode(whole, *inputs.clone())
+        expected, whole = hex_decode(whole, *inputs.clone())
         assert_equal(output, expected)
         if buffer_space(packed.rest):
             assert_equal(packed.cache(), whole)
@@ -211,7 +213,7 @@ def one_token(at):
 def stepped(settings=SMALL, tokens=2 * TILE - 9):
     """Return a cache in the layout of the kernels after its first step."""
     keys, values = torch.randn(2, 1, 2, tokens, 64, generator=torch.Generator().manual_seed(0))
-    cache = decode_packed(kernels.hex_prefill(keys, keys, values, settings), *one_token(0))[1]
+    cache = decode_packed(hex_prefill(keys, keys, values, settings), *one_token(0))[1]
     assert isinstance(cache, PackedCache)
     return cache
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import optimized
-from optimized import kernels
+from optimized import kernels, vector
 from optimized.bench.launch_recorder import Launch, launched
 from optimized.bench.machine_code import source
 from optimized.bench.operations import empty
@@ -15,6 +15,7 @@ from optimized.hex_packed_layout import TILE, PackedCache
 from optimized.kernels.evict import gathered, kept_per_block
 from optimized.kernels.hex._packed_decode_step import decode_packed
 from optimized.kernels.hex.compress import coded_span, restored
+from spec_tests.kernels.interpreter import as_on_gpu
 
 triton = pytest.importorskip("triton")
 
@@ -57,7 +58,7 @@ def evict(tokens):
 def compress(tokens):
     """Select as `compress` does, then evict."""
     scored = optimized.Scored(scores(tokens), scores(tokens, dtype=FLAG))
-    kernels.hubkv_select(rows(tokens), rows(tokens), scored, ratio=0.5)
+    as_on_gpu(vector.hubkv_select)(rows(tokens), rows(tokens), scored, ratio=0.5)
     evict(tokens)
 
 
@@ -185,7 +186,7 @@ def hex_steps(config):
     keys = torch.randn(1, 2, TILE * 2, 64)
     cache = PackedCache.of(optimized.hex_prefill(keys, keys, keys, config))
     new = keys[..., :1, :]
-    yield lambda: kernels.hex_prefill(keys, keys, keys, config)
+    yield lambda: as_on_gpu(vector.hex_prefill)(keys, keys, keys, config)
 
     def step():
         nonlocal cache

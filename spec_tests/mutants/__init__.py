@@ -15,7 +15,7 @@ def __getattr__(name: str) -> Any:
     from spec_tests.inputs import modules
     from spec_tests.mutants.registry import MUTANTS
 
-    modules("*/**/mutants.py")
+    modules("*/**/mutants.py")  # each file registers its mutants; no list names it
     if name != "MUTANTS" and name not in MUTANTS:
         raise AttributeError(f"there is no mutant {name}")
     return MUTANTS if name == "MUTANTS" else MUTANTS[name].module

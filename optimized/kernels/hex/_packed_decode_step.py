@@ -6,7 +6,6 @@ from optimized import vector
 from optimized._dispatch import learning
 from optimized.hex_packed_layout import TILE, PackedCache, Room
 from optimized.kernels.hex.attention import decode, static_tables, taken
-from optimized.kernels.hex.cache import compress_if_full, compress_oldest_block
 from optimized.vector.hex.decode_step import compress_full_buffer
 from reference.contract import checks
 from reference.hex.cache import HexCache
@@ -33,7 +32,7 @@ def decode_packed(
         cache = ready(cache)
     output, cache = decode(queries, keys, values, cache), cache.grown()
     checks.refuse_overflow("queries", cache.rest.residual_mass)
-    after = compress_full_buffer(cache, compress_oldest_block, compress_if_full)
+    after = compress_full_buffer(cache)
     if after is not cache:
         after = ready(after, cache.room)
     return HexDecoded(output, after)

@@ -10,6 +10,7 @@ from optimized.models import argument_checks as checks
 from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.scorer import Scorer
 
+# a class in a file of this folder is found without being named anywhere
 SCORERS: dict[str, type[Scorer]] = {
     one.name: one
     for place in modules(__name__)

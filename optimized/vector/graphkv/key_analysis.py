@@ -3,13 +3,14 @@
 import torch
 from torch import Tensor
 
-import reference
 from optimized._doubles import doubles_on_cpu
-from optimized._rebind import rebind
 from optimized.vector.graphkv.graph import edges
 from reference.graphkv.key_analysis import CosineDistribution
 
-cosine_matrix = rebind(reference.cosine_matrix, edges=edges)
+
+def cosine_matrix(keys: Tensor) -> Tensor:
+    every = torch.arange(keys.shape[-2], device=keys.device)
+    return edges(keys, every.expand(keys.shape[:-1]), "kk", None, None, False)
 
 
 def cosine_distribution(keys: Tensor, bins: int) -> CosineDistribution:

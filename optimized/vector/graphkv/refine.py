@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from optimized._dispatch import kernel_on_gpu
 from optimized.vector.graphkv.decay import banish, lower, scaled
 from optimized.vector.graphkv.graph import (
     EDGES,
@@ -23,6 +24,7 @@ BYTES = 12
 """Bytes of an edge: its weight, the product of two lengths, and the weight without barred ones."""
 
 
+@kernel_on_gpu
 def graphkv_refine(
     scores: Tensor,
     keys: Tensor,

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from optimized._dispatch import kernel_on_gpu, learning
 from optimized.vector.hex import compress
 from optimized.vector.hex._packed_products import CodeLanes, TokenSlots
 from optimized.vector.hex.expander import static_mask
@@ -184,16 +185,8 @@ def multiplies_codes(cache: HexCache, exact: torch.dtype) -> bool:
 def needs_gradients(queries: Tensor, cache: HexCache | StackedCache) -> bool:
     """Whether derivatives of attention to the cache may be asked for."""
     rest = cache.rest if isinstance(cache, StackedCache) else cache
-    some = [queries, rest.residual_keys, rest.residual_values]
-    if not all(map(has_memory, some)):
-        return True
-    if not torch.is_grad_enabled():
-        return False
-    for block in (
-        [run.block for run in cache.runs] if isinstance(cache, StackedCache) else cache.blocks
-    ):
-        some += block[1:]
-    return any(part.requires_grad for part in some)
+    held = queries, rest.residual_keys, rest.residual_values
+    return not all(map(has_memory, held)) or learning((queries, cache))
 
 
 def restored(cache: HexCache, exact: torch.dtype) -> Plain:
@@ -316,6 +309,7 @@ def mass_drawn(queries: Tensor, cache: HexCache) -> Tensor:
     return mass
 
 
+@kernel_on_gpu
 def hex_attention(
     queries: Tensor,
     cache: HexCache,

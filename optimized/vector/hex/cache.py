@@ -1,32 +1,133 @@
-"""The streaming cache: functions of the specification, rebound to vectorised ones."""
+"""The streaming cache, of vectorised spans."""
 
-import reference
-from optimized._rebind import rebind
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
 from optimized.vector.hex.attention import mass_drawn
 from optimized.vector.hex.compress import hex_compress, hex_mask, hex_reconstruct
 from optimized.vector.hex.expander import static_mask
 from optimized.vector.hex.heavy_hitters import attention_mass, h2o_mask
-from reference.hex import cache
+from reference.hex.cache import (
+    HexCache,
+    add_mass,
+    add_tokens,
+    buffer_space,
+    compressible_length,
+    move_to_blocks,
+    neutral_padding,
+    uncompressed_cache,
+)
+from reference.hex.compress import HexBlock
+from reference.hex.presets import HexConfig
+from reference.precision import widen
 
-compress_span = rebind(
-    cache.compress_span, hex_compress=hex_compress, static_mask=static_mask, h2o_mask=h2o_mask
-)
-hex_store = rebind(
-    cache.hex_store, hex_compress=hex_compress, hex_mask=hex_mask, static_mask=static_mask
-)
-read_blocks = rebind(cache.read_blocks, static_mask=static_mask)
-hex_read = rebind(reference.hex_read, hex_reconstruct=hex_reconstruct, read_blocks=read_blocks)
-recompress_as_one_span = rebind(
-    cache.recompress_as_one_span, compress_span=compress_span, hex_read=hex_read
-)
-compress_oldest_block = rebind(cache.compress_oldest_block, compress_span=compress_span)
-compress_if_full = rebind(
-    cache.compress_if_full,
-    recompress_as_one_span=recompress_as_one_span,
-    compress_oldest_block=compress_oldest_block,
-)
-hex_prefill = rebind(
-    reference.hex_prefill, compress_span=compress_span, attention_mass=attention_mass
-)
-hex_append = rebind(reference.hex_append, mass_drawn=mass_drawn, compress_if_full=compress_if_full)
-hex_recompress = rebind(reference.hex_recompress, recompress_as_one_span=recompress_as_one_span)
+
+def compress_span(
+    config: HexConfig, keys: Tensor, values: Tensor, mass: Tensor, seen: int, first: bool
+) -> HexBlock:
+    kv_heads, tokens, width = keys.shape[-3:]
+    if config.normalize:
+        mass = mass / torch.arange(seen, seen - tokens, -1, dtype=mass.dtype, device=mass.device)
+    windowed = not config.carry_recent and (first or config.recent_per_block)
+    recent = config.recent if windowed else 0
+    dynamic = h2o_mask(mass, config.heavy, recent, config.outside_recent)
+    static = static_mask(config, tokens, kv_heads * width).to(keys.device)
+    return hex_compress(
+        keys, values, static, dynamic, config.bits, config.value_group, config.scales
+    )
+
+
+def hex_store(
+    keys: Tensor,
+    values: Tensor,
+    scores: Tensor,
+    marked: Tensor,
+    valid: Tensor | None,
+    config: HexConfig,
+) -> HexCache:
+    span, (heads, length, width) = marked.shape[-1], keys.shape[-3:]
+    valid = marked.new_ones(length) if valid is None else valid
+    real = valid[..., None, :].expand(*keys.shape[:-2], length)
+    keys, values = (x.masked_fill(~real[..., None], 0) for x in (keys, values))
+    mass = widen(scores).masked_fill(~real, 0).sum(-2)
+    blocks = ()
+    if span:
+        static = static_mask(config, span, heads * width).to(keys.device)
+        coded = real[..., :span, None] & ~hex_mask(static, marked, heads)
+        settings = config.bits, config.value_group, config.scales
+        blank = neutral_padding(keys[..., :span, :], coded, real[..., :span, None])
+        blocks = (hex_compress(blank, values[..., :span, :], static, marked, *settings),)
+    return move_to_blocks(uncompressed_cache(config, keys, values, mass), blocks, span)
+
+
+def read_blocks(
+    cache: HexCache, restore: Callable[[HexBlock, Tensor], tuple[Tensor, Tensor]]
+) -> tuple[Tensor, Tensor]:
+    keys, values = [], []
+    for block in cache.blocks:
+        channels = block.key_steps.shape[-2:].numel()
+        static = static_mask(cache.config, block.dynamic.shape[-1], channels)
+        span = restore(block, static.to(block.dynamic.device))
+        keys.append(span[0])
+        values.append(span[1])
+    return (
+        torch.cat([*keys, cache.residual_keys], -2),
+        torch.cat([*values, cache.residual_values], -2),
+    )
+
+
+def hex_read(cache: HexCache) -> tuple[Tensor, Tensor]:
+    return read_blocks(cache, hex_reconstruct)
+
+
+def recompress_as_one_span(cache: HexCache, size: int) -> HexCache:
+    tokens, mass = cache.mass.shape[-1] + size, torch.cat([cache.mass, cache.residual_mass], -1)
+    keys, values = hex_read(cache)
+    if cache.config.mode == "oracle":
+        keys = torch.cat([cache.original_keys, cache.residual_keys], -2)
+        values = torch.cat([cache.original_values, cache.residual_values], -2)
+    keys, values, seen = keys[..., :tokens, :], values[..., :tokens, :], mass.shape[-1]
+    block = compress_span(cache.config, keys, values, mass[..., :tokens], seen, True)
+    return move_to_blocks(cache, (block,), size)
+
+
+def compress_oldest_block(cache: HexCache) -> HexCache:
+    size, mass = cache.config.block, cache.residual_mass
+    keys, values = cache.residual_keys[..., :size, :], cache.residual_values[..., :size, :]
+    first, seen = not cache.blocks, mass.shape[-1]
+    block = compress_span(cache.config, keys, values, mass[..., :size], seen, first)
+    return move_to_blocks(cache, (*cache.blocks, block), size)
+
+
+def compress_if_full(cache: HexCache) -> HexCache:
+    if buffer_space(cache):
+        return cache
+    if cache.config.mode == "append" or len(cache.blocks) < cache.config.period:
+        return compress_oldest_block(cache)
+    return recompress_as_one_span(cache, cache.config.block)
+
+
+def hex_prefill(queries: Tensor, keys: Tensor, values: Tensor, config: HexConfig) -> HexCache:
+    tokens, settings = compressible_length(config, keys.shape[-2]), (None, True, False, None)
+    mass = attention_mass(queries[..., :tokens, :], keys[..., :tokens, :], *settings)
+    span = keys[..., :tokens, :], values[..., :tokens, :]
+    blocks = (compress_span(config, *span, mass, tokens, True),) if tokens else ()
+    later = attention_mass(queries[..., tokens:, :], keys, *settings)
+    later[..., :tokens] += mass
+    return move_to_blocks(uncompressed_cache(config, keys, values, later), blocks, tokens)
+
+
+def hex_append(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -> HexCache:
+    while keys.shape[-2]:
+        room = buffer_space(cache)
+        cache = add_tokens(cache, keys[..., :room, :], values[..., :room, :])
+        cache = add_mass(cache, mass_drawn(queries[..., :room, :], cache))
+        cache = compress_if_full(cache)
+        queries, keys, values = (x[..., room:, :] for x in (queries, keys, values))
+    return cache
+
+
+def hex_recompress(cache: HexCache) -> HexCache:
+    return recompress_as_one_span(cache, 0) if cache.blocks else cache

@@ -2,8 +2,6 @@
 
 from torch import Tensor
 
-import reference
-from optimized._rebind import rebind
 from optimized.vector.hex.spectrum import BipartiteGraph
 
 
@@ -11,4 +9,5 @@ def component_count(mask: Tensor) -> int:
     return BipartiteGraph.of(mask).component_count()
 
 
-is_connected = rebind(reference.is_connected, component_count=component_count)
+def is_connected(mask: Tensor) -> bool:
+    return component_count(mask) == 1

@@ -1,11 +1,11 @@
 """A decoding step: one attention pass yields the output and the mass that ranks heavy hitters."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from optimized._dispatch import learning
 from optimized.vector.hex.attention import attend, hex_attention, multiplies_codes, needs_gradients
 from optimized.vector.hex.cache import compress_if_full, compress_oldest_block
 from optimized.vector.hex.stacked_cache import StackedCache
@@ -34,7 +34,7 @@ def decode_in_layout(
     """Return the result of `hex_decode`; the cache keeps its layout from one token to the next."""
     exact = widest(queries, keys)
     anew = queries.shape[-2] != 1 or needs_gradients(queries, cache)
-    anew |= torch.is_grad_enabled() and (keys.requires_grad or values.requires_grad)
+    anew |= learning((keys, values))
     if isinstance(cache, HexCache) and not anew and multiplies_codes(cache, exact):
         cache = StackedCache.of(cache)
     if isinstance(cache, HexCache) or anew:
@@ -46,18 +46,8 @@ def decode_in_layout(
     return output, compress_full_buffer(cache._replace(rest=add_mass(cache.rest, mass)))
 
 
-def compress_full_buffer(
-    cache: Any,
-    compress_oldest_block: Callable[[HexCache], HexCache] = compress_oldest_block,
-    compress_if_full: Callable[[HexCache], HexCache] = compress_if_full,
-) -> Any:
-    """Return the cache after compressing its residual buffer, if that is full.
-
-    Args:
-        cache: a cache in either layout.
-        compress_oldest_block: compresses a block; the vectorised function or that of the kernels.
-        compress_if_full: compresses the whole cache, in the modes that need it.
-    """
+def compress_full_buffer(cache: Any) -> Any:
+    """Return a cache in either layout after compressing its residual buffer, if that is full."""
     rest = cache.rest
     if buffer_space(rest):
         return cache

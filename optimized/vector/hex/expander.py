@@ -6,13 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import reference
 from optimized._cached_tensors import cached_tensors
-from optimized._rebind import rebind
 from optimized.vector.hex.random_biregular import connect, pairing, swaps
 from optimized.vector.hex.spectrum import BipartiteGraph, is_within
-from reference.hex import expander
-from reference.hex.expander import DRAWS, Expander, none_found
+from reference.hex.expander import DRAWS, Expander, biregular_degrees, none_found
+from reference.hex.presets import HexConfig
 from reference.hex.spectrum import ramanujan_bound
 
 
@@ -54,6 +52,22 @@ def random_expander(
     none_found(tokens, channels, token_degree)
 
 
-expander_mask = rebind(reference.expander_mask, random_expander=random_expander)
+def expander_mask(
+    tokens: int, channels: int, density: float, seed: int, near: bool, tile: bool, block: int
+) -> Tensor:
+    if tile:
+        return expander_mask(block, channels, density, seed, near, False, block).repeat(
+            tokens // block, 1
+        )
+    degrees = biregular_degrees(tokens, channels, density, near)
+    return random_expander(tokens, channels, degrees.token, seed, near).mask
+
+
 _recent_masks = cached_tensors(8)(expander_mask)
-static_mask = rebind(expander.static_mask, _recent_masks=_recent_masks)
+
+
+def static_mask(config: HexConfig, tokens: int, channels: int) -> Tensor:
+    if config.density in (0, 1):
+        return torch.full((tokens, channels), config.density == 1)
+    how = config.seed, config.near, config.tile, config.block
+    return _recent_masks(tokens, channels, config.density, *how)

@@ -4,9 +4,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import reference
-from optimized._rebind import rebind
-
 
 def _edges(prime: int, modulus: int, sources: np.ndarray, targets: np.ndarray) -> Tensor:
     """Return the mask of edges: each source times the p + 1 generators, found in the targets."""
@@ -49,5 +46,10 @@ def _members(modulus: int, square: bool) -> np.ndarray:
     return flat[(determinant != 0) & (squares == square)].reshape(-1, 2, 2)
 
 
-lps_mask = rebind(reference.lps_mask, _members=_members, _edges=_edges)
-lps_graph = rebind(reference.lps_graph, _members=_members, _edges=_edges)
+def lps_mask(prime: int, modulus: int) -> Tensor:
+    return _edges(prime, modulus, _members(modulus, True), _members(modulus, False))
+
+
+def lps_graph(prime: int, modulus: int) -> Tensor:
+    members = _members(modulus, True)
+    return _edges(prime, modulus, members, members)

@@ -1,10 +1,11 @@
 """Lifts of a graph by one indexed write."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
-import reference
-from optimized._rebind import rebind
+from reference.hex.expander import DRAWS, Expander
+from reference.hex.spectrum import ROUNDING, ramanujan_bound
 
 
 def lift(mask: Tensor, permutations: Tensor) -> Tensor:
@@ -17,5 +18,20 @@ def lift(mask: Tensor, permutations: Tensor) -> Tensor:
     return lifted.reshape(sheets * tokens, sheets * channels)
 
 
-new_singular_value = rebind(reference.new_singular_value, lift=lift)
-ramanujan_lift = rebind(reference.ramanujan_lift, lift=lift, new_singular_value=new_singular_value)
+def new_singular_value(mask: Tensor, permutations: Tensor) -> float:
+    lifted = lift(mask, permutations).double()
+    sheets = permutations.shape[1]
+    base = mask.double().repeat_interleave(sheets, 0).repeat_interleave(sheets, 1)
+    new = lifted - base / sheets
+    return torch.linalg.matrix_norm(new, 2).item() if new.numel() else 0.0
+
+
+def ramanujan_lift(mask: Tensor, sheets: int, seed: int) -> Expander:
+    bound = ramanujan_bound(int(mask[0].sum()), int(mask[:, 0].sum()))
+    for draw in range(DRAWS):
+        generator = np.random.RandomState([seed, draw, 3])
+        keys = generator.random_sample((int(mask.sum()), sheets))
+        permutations = torch.from_numpy(np.argsort(keys, axis=1, kind="stable")).to(mask.device)
+        if new_singular_value(mask, permutations) <= bound * ROUNDING:
+            return Expander(lift(mask, permutations), draw + 1)
+    raise RuntimeError(f"no Ramanujan lift among {DRAWS} draws of {sheets} sheets")

@@ -6,6 +6,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from optimized._dispatch import kernel_on_gpu
 from optimized.vector.attention import attention_drawn
 from optimized.vector.retain import largest
 from optimized.vector.scorers.h2o import QUERIES
@@ -14,6 +15,7 @@ from reference.contract import checks
 from reference.precision import widest
 
 
+@kernel_on_gpu
 def attention_mass(
     queries: Tensor,
     keys: Tensor,

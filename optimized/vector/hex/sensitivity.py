@@ -32,7 +32,7 @@ def measure_sensitivity(
         past = hex_read(cache)
         compressed = torch.cat([past[0], new[1]], -2), torch.cat([past[1], new[2]], -2)
         exact = keys[..., :stop, :], values[..., :stop, :]
-        deviations.append(attention_error(new[0], *exact, *compressed))
+        deviations.append(attention_error(new[0], *exact, *compressed, True, None))
         cache, start = hex_append(cache, *new), stop
     size = hex_bytes(cache).total
     error = torch.cat(deviations, -1).mean()

@@ -4,9 +4,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import reference
-from optimized._rebind import rebind
 from optimized.vector.hex.spectrum import is_ramanujan
+from reference.hex.expander import DRAWS
+from reference.hex.subtile_expander import SubtileExpander
 
 
 def subtile_codes(
@@ -33,10 +33,11 @@ def subtile_mask(permutations: Tensor, subtile: int) -> Tensor:
     return mask.scatter_(2, owned, True).flatten(1)
 
 
-subtile_expander = rebind(
-    reference.subtile_expander,
-    subtile_codes=subtile_codes,
-    subtile_permutations=subtile_permutations,
-    subtile_mask=subtile_mask,
-    is_ramanujan=is_ramanujan,
-)
+def subtile_expander(
+    tokens: int, heads: int, seed: int, width: int, subtile: int
+) -> SubtileExpander:
+    for draw in range(DRAWS):
+        codes = subtile_codes(tokens, heads, seed, draw, width, subtile)
+        if is_ramanujan(subtile_mask(subtile_permutations(codes, width), subtile)):
+            return SubtileExpander(codes, draw + 1)
+    raise RuntimeError(f"no expander among {DRAWS} draws of {tokens} tokens and {heads} heads")

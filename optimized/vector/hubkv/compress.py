@@ -3,13 +3,14 @@
 import torch
 from torch import Tensor
 
-import reference
-from optimized._rebind import rebind
 from optimized.vector.compress import compress, pool_budgets, rows_of, select
 from reference.contract.enforce import may_read_values
 from reference.contract.preconditions import AXES
+from reference.evict import DenseCache, RaggedCache
+from reference.hex.cache import HexCache
 from reference.hex.presets import HexConfig
 from reference.hubkv.compress import tell
+from reference.hubkv.refine import HubSettings
 from reference.scorers.scored import Scored
 
 
@@ -44,5 +45,42 @@ def with_ends(
     return scored._replace(protected=protected.movedim(-3, 0) if scope == "model" else protected)
 
 
-hubkv_select = rebind(reference.hubkv_select, with_ends=with_ends, select=select)
-hubkv_compress = rebind(reference.hubkv_compress, with_ends=with_ends, compress=compress)
+def hubkv_select(
+    keys: Tensor,
+    values: Tensor,
+    scored: Scored,
+    *,
+    keep: int | Tensor | None,
+    ratio: float | None,
+    scope: str,
+    refinement: HubSettings,
+    sinks: int,
+    recent: int | None,
+    valid: Tensor | None,
+) -> Tensor:
+    shielded = with_ends(scored, keep, ratio, scope, sinks, recent, valid)
+    return select(
+        keys, values, shielded, keep=keep, ratio=ratio, scope=scope, refinement=refinement,
+        queries=None, valid=valid,
+    )  # fmt: skip
+
+
+def hubkv_compress(
+    keys: Tensor,
+    values: Tensor,
+    scored: Scored,
+    *,
+    keep: int | Tensor | None,
+    ratio: float | None,
+    scope: str,
+    refinement: HubSettings,
+    sinks: int,
+    recent: int | None,
+    valid: Tensor | None,
+    store: HexConfig | None,
+) -> DenseCache | RaggedCache | HexCache:
+    shielded = with_ends(scored, keep, ratio, scope, sinks, recent, valid, store)
+    return compress(
+        keys, values, shielded, keep=keep, ratio=ratio, scope=scope, refinement=refinement,
+        queries=None, valid=valid, store=store,
+    )  # fmt: skip

@@ -4,8 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-import reference
-from optimized._rebind import rebind
+from optimized._dispatch import kernel_on_gpu
 from optimized.vector._by_numpy import array, on_cpu
 from reference.precision import widen
 
@@ -48,4 +47,7 @@ def discount(scores: Tensor, hubs: Tensor, gamma: float) -> Tensor:
     return torch.maximum(scores * hubs.view(torch.uint8), gamma * scores)
 
 
-smd = rebind(reference.smd, hub_mask=hub_mask, discount=discount)
+@kernel_on_gpu
+def smd(scores: Tensor, radius: int, gamma: float, protected: Tensor | None) -> Tensor:
+    discounted = discount(scores, hub_mask(scores, radius, protected), gamma)
+    return discounted if protected is None else torch.where(protected, scores, discounted)

@@ -6,6 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from optimized._dispatch import kernel_on_gpu
 from optimized.vector._by_numpy import places
 from optimized.vector.hubkv.discount import maxima_before_and_after
 from optimized.vector.hubkv.head_calibration import variation
@@ -28,6 +29,7 @@ def protected_mask(tokens: int, sinks: int, recent: int | None) -> Tensor:
     return mask
 
 
+@kernel_on_gpu
 def hubkv_refine(
     scores: Tensor,
     ratio: float,

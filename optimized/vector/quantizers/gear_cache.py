@@ -1,11 +1,56 @@
-"""GEAR's streaming cache, rebound to vectorised spans."""
+"""GEAR's streaming cache of vectorised spans."""
 
-import reference
-from optimized._rebind import rebind
+import torch
+from torch import Tensor
+
 from optimized.vector.quantizers.gear import compress_side, gear_reconstruct
-from reference.quantizers import gear_cache
+from reference.quantizers.gear_cache import GearCache
 
-with_block = rebind(gear_cache.with_block, compress_side=compress_side)
-gear_prefill = rebind(reference.gear_prefill, with_block=with_block)
-gear_append = rebind(reference.gear_append, with_block=with_block)
-gear_read = rebind(reference.gear_read, gear_reconstruct=gear_reconstruct)
+
+def with_block(cache: GearCache, keys: Tensor, values: Tensor, rank: int) -> GearCache:
+    settings = cache.bits, cache.outliers, rank, cache.fill, cache.seed, cache.scales
+    by_channel = compress_side("keys", keys, "channel", *settings)
+    by_token = compress_side("values", values, "token", *settings)
+    return cache._replace(
+        key_blocks=(*cache.key_blocks, by_channel), value_blocks=(*cache.value_blocks, by_token)
+    )
+
+
+def gear_prefill(
+    keys: Tensor,
+    values: Tensor,
+    bits: int,
+    outliers: float,
+    rank: int,
+    decoded_rank: int,
+    block: int,
+    fill: bool,
+    seed: int,
+    scales: torch.dtype | None,
+) -> GearCache:
+    settings = bits, outliers, decoded_rank, block, fill, seed, scales
+    empty = GearCache(*settings, (), (), keys[..., :0, :].clone(), values[..., :0, :].clone())
+    return with_block(empty, keys, values, rank) if keys.shape[-2] else empty
+
+
+def gear_append(cache: GearCache, keys: Tensor, values: Tensor) -> GearCache:
+    held_keys = torch.cat([cache.residual_keys, keys], -2)
+    held_values = torch.cat([cache.residual_values, values], -2)
+    full = held_keys.shape[-2] // cache.block * cache.block
+    for start in range(0, full, cache.block):
+        span = slice(start, start + cache.block)
+        new = held_keys[..., span, :], held_values[..., span, :]
+        cache = with_block(cache, *new, cache.decoded_rank)
+    return cache._replace(
+        residual_keys=held_keys[..., full:, :].clone(),
+        residual_values=held_values[..., full:, :].clone(),
+    )
+
+
+def gear_read(cache: GearCache, exact_outliers: bool) -> tuple[Tensor, Tensor]:
+    keys = [gear_reconstruct(block, exact_outliers) for block in cache.key_blocks]
+    values = [gear_reconstruct(block, exact_outliers) for block in cache.value_blocks]
+    return (
+        torch.cat([*keys, cache.residual_keys], -2),
+        torch.cat([*values, cache.residual_values], -2),
+    )

@@ -1,12 +1,78 @@
-"""KIVI's cache, rebound to vectorised codes."""
+"""KIVI's cache of vectorised codes."""
 
-import reference
-from optimized._rebind import rebind
+import torch
+from torch import Tensor
+
 from optimized.vector.hex.kcvt import code
 from optimized.vector.hex.packing import pack_bits, unpack_bits
-from reference.quantizers import kivi
+from reference.hex.kcvt import dequantise, scale_dtype, transposed
+from reference.hex.packing import word_count
+from reference.quantizers.kivi import KiviCache, by_group
 
-quantise_in_groups = rebind(kivi.quantise_in_groups, code=code, pack_bits=pack_bits)
-kivi_append = rebind(reference.kivi_append, quantise_in_groups=quantise_in_groups)
-kivi_prefill = rebind(reference.kivi_prefill, kivi_append=kivi_append)
-kivi_read = rebind(reference.kivi_read, unpack_bits=unpack_bits)
+
+def quantise_in_groups(name: str, rows: Tensor, cache: KiviCache) -> tuple[Tensor, Tensor, Tensor]:
+    x = by_group(rows, cache.group)
+    block = code(name, x, cache.bits, torch.zeros_like(x, dtype=torch.bool), cache.scales)
+    return pack_bits(block.codes.flatten(-2), cache.bits), block.steps, block.minima
+
+
+def kivi_append(cache: KiviCache, keys: Tensor, values: Tensor) -> KiviCache:
+    held_keys = torch.cat([cache.residual_keys, keys], -2)
+    held_values = torch.cat([cache.residual_values, values], -2)
+    full = held_keys.shape[-2] // cache.residual * cache.residual
+    old = max(0, held_values.shape[-2] - cache.residual)
+    if full:
+        buffers = held_keys[..., :full, :].unflatten(-2, (-1, cache.residual))
+        words, steps, minima = quantise_in_groups("keys", transposed(buffers), cache)
+        cache = cache._replace(
+            key_words=torch.cat([cache.key_words, words], -3),
+            key_steps=torch.cat([cache.key_steps, steps], -3),
+            key_minima=torch.cat([cache.key_minima, minima], -3),
+        )
+    if old:
+        words, steps, minima = quantise_in_groups("values", held_values[..., :old, :], cache)
+        cache = cache._replace(
+            value_words=torch.cat([cache.value_words, words], -2),
+            value_steps=torch.cat([cache.value_steps, steps], -2),
+            value_minima=torch.cat([cache.value_minima, minima], -2),
+        )
+    return cache._replace(
+        residual_keys=held_keys[..., full:, :].clone(),
+        residual_values=held_values[..., old:, :].clone(),
+    )
+
+
+def kivi_prefill(
+    keys: Tensor, values: Tensor, bits: int, group: int, residual: int, scales: torch.dtype | None
+) -> KiviCache:
+    heads, width = keys.shape[:-2], keys.shape[-1]
+    words = keys.new_zeros(*heads, 0, dtype=torch.int32)
+    stored = words.new_zeros(*heads, 0, dtype=scale_dtype(keys.dtype, scales))
+    empty = KiviCache(
+        bits=bits,
+        group=group,
+        residual=residual,
+        scales=scales,
+        key_words=words.new_zeros(*heads, 0, width, word_count(residual, bits)),
+        key_steps=stored.new_zeros(*heads, 0, width, residual // group),
+        key_minima=stored.new_zeros(*heads, 0, width, residual // group),
+        value_words=words.new_zeros(*heads, 0, word_count(width, bits)),
+        value_steps=stored.new_zeros(*heads, 0, width // group),
+        value_minima=stored.new_zeros(*heads, 0, width // group),
+        residual_keys=keys[..., :0, :].clone(),
+        residual_values=values[..., :0, :].clone(),
+    )
+    return kivi_append(empty, keys, values)
+
+
+def kivi_read(cache: KiviCache) -> tuple[Tensor, Tensor]:
+    dtype, width = cache.residual_keys.dtype, cache.residual_keys.shape[-1]
+    codes = by_group(unpack_bits(cache.key_words, cache.bits, cache.residual), cache.group)
+    channels = dequantise(codes, cache.key_steps, cache.key_minima).flatten(-2)
+    keys = transposed(channels).flatten(-3, -2).to(dtype)
+    codes = by_group(unpack_bits(cache.value_words, cache.bits, width), cache.group)
+    values = dequantise(codes, cache.value_steps, cache.value_minima).flatten(-2).to(dtype)
+    return (
+        torch.cat([keys, cache.residual_keys], -2),
+        torch.cat([values, cache.residual_values], -2),
+    )

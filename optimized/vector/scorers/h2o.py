@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from optimized._dispatch import kernel_on_gpu
 from optimized.vector.attention import attention_drawn
 from reference.attention import known_of
 from reference.precision import widen, widest
@@ -12,6 +13,7 @@ from reference.scorers.scored import Scored
 QUERIES = 128
 
 
+@kernel_on_gpu
 def h2o_mass(
     queries: Tensor,
     keys: Tensor,

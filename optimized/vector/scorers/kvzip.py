@@ -3,12 +3,12 @@
 import torch
 from torch import Tensor
 
-import reference
-from optimized._rebind import rebind
 from optimized.vector.attention import attention_drawn
 from optimized.vector.scorers._padding import protected_ends
-from reference.precision import widest
+from reference.precision import widen, widest
 from reference.scorers._padding import valid_or_all
+from reference.scorers.kvzip import chunk_count
+from reference.scorers.scored import Scored
 
 # queries at a time, which bounds the memory of weights
 QUERIES = 128
@@ -72,4 +72,21 @@ def largest_weights(
     return best
 
 
-kvzip = rebind(reference.kvzip, kvzip_chunk=kvzip_chunk, protected_ends=protected_ends)
+def kvzip(
+    queries: tuple[Tensor, ...],
+    keys: Tensor,
+    repeat_keys: tuple[Tensor, ...],
+    chunk: int,
+    sinks: int,
+    recent: int | None,
+    valid: Tensor | None,
+    repeat_valid: tuple[Tensor, ...] | None,
+) -> Scored:
+    scores = keys.new_zeros(keys.shape[:-1], dtype=widen(keys).dtype)
+    for index in range(chunk_count(keys, chunk, sinks, valid)):
+        mask = None if repeat_valid is None else repeat_valid[index]
+        scores = kvzip_chunk(
+            queries[index], keys, repeat_keys[index], index, chunk, sinks, valid, mask, scores
+        )
+    protected = protected_ends(valid_or_all(valid, keys), keys.shape[-3], sinks, recent)
+    return Scored(scores, protected)

@@ -6,12 +6,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from optimized._dispatch import kernel_on_gpu
 from optimized.vector.attention import attention_drawn
 from reference import Scored
 from reference.attention import known_of
 from reference.precision import widest
 
 
+@kernel_on_gpu
 def snapkv(
     queries: Tensor,
     keys: Tensor,

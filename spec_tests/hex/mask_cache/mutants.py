@@ -22,7 +22,7 @@ test_a_sealed_file_of_anything_but_such_a_mask_is_replaced
   + packed[0] != tokens
 test_a_sealed_mask_without_degrees_or_certificate_is_replaced
   UncertifiedStore: a mask that is read has the right degrees, and need not be an expander
-  - min(degrees) < 3 or is_ramanujan(_unpack(packed))
+  - min(degrees) < 3 or self.certified(_unpack(packed))
   + True
 test_stores_of_different_generators_share_no_file
   NamelessStore: the generator is not part of the key

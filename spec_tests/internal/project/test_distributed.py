@@ -296,12 +296,6 @@ def test_a_budget_is_held_to_the_pool_of_all_ranks(ranks, budget, says):
             raise error
 
 
-def test_a_group_of_one_is_one_process(ranks):
-    calls = [*refinements(torch.float32), *selections(torch.float32)]
-    for alone, together, _ in both(ranks, (8,), calls):
-        assert_equal(together, alone)
-
-
 def test_without_a_group_there_is_an_error():
     with pytest.raises(ValueError, match="group must be an initialised group"):
         distributed.retain(torch.rand(2, 3), keep=1)
