@@ -18,11 +18,11 @@ import one_prompt
 import quantizer_pictures  # noqa: F401  registers those of quantisers
 import scorer_pictures  # noqa: F401  registers the pictures of the scorers
 import torch
-from drawing import DOCS, FOLDER, INK, STRONG, WEAK, draw_figures, figure
+import walkthrough_pictures  # noqa: F401  registers those of the walks
+from drawing import DOCS, FOLDER, INK, STRONG, WEAK, draw_figures, figure, stacked
 from matplotlib.axes import Axes
 from shipped_boxes import texts
 from shipped_tables import tables
-from walkthrough_pictures import stacked
 
 import reference as kv
 from optimized.bench.report import (
