@@ -168,33 +168,6 @@ def answers_right(found: dict[str, Any], row: dict[str, Any]) -> bool:
     return found["value"] in row["answer"]
 
 
-def text(found: dict[str, Any]) -> str:
-    """Return the part of docs/one_prompt.md that has numbers: what is read and answered."""
-    evicted = [row for row in found["rows"] if row["kept"] is not None]
-    right, wrong = (
-        ", ".join(NAMES[row["system"]] for row in evicted if answers_right(found, row) is answer)
-        for answer in (True, False)
-    )
-    codes = found["rows"][len(evicted) + 1 :]
-    answered = [answers_right(found, row) for row in codes]
-    least, most = (
-        100 * f(row["bytes"] for row in codes) / found["rows"][0]["bytes"] for f in (min, max)
-    )
-    how = "All" if all(answered) else f"{sum(answered)} of {len(codes)}"
-    said = (
-        f"{how} that store every entry as a code answer right, in {least:.0f} % to {most:.0f} % of "
-        f"the bytes. With {100 * (1 - found['removed']):.0f} % of the entries these answer right: "
-        f"{right}; and these **wrong**: {wrong}."
-    )
-    first, last = found["fact"]
-    about = (
-        f"{found['tokens']} tokens of `{found['text']}` with the line `{found['line'].strip()}` at "
-        f"tokens {first} to {last - 1}"
-    )
-    alt = f"What each system keeps of {about.replace('`', '')}. {said.replace('**', '')}"
-    return f"The prompt is {about}.\n\n{said}\n\n![{alt}](one_prompt.svg){{ .figure }}\n"
-
-
 def main() -> None:
     """Write the picture, and with `--measure` first the figures."""
     if "--measure" in sys.argv[1:]:
