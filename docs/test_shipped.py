@@ -19,6 +19,7 @@ pytest.importorskip("transformers")
 DOCS = Path(__file__).parent
 sys.path.append(str(DOCS))  # as `python docs/figures.py` has it
 
+import first_picture  # noqa: E402
 import one_prompt  # noqa: E402
 from matplotlib.image import imread  # noqa: E402
 from shipped_tables import CLAIMS, SURE, hidden, read, widen  # noqa: E402
@@ -157,13 +158,13 @@ def test_the_pages_say_what_was_measured_of_one_prompt():
         assert f"| `{rows[name]['answer']}` | {rows[name]['bytes']:,} |" in front
 
 
-def test_the_picture_of_one_prompt_is_what_its_script_draws():
+@pytest.mark.parametrize("script", [first_picture, one_prompt])
+def test_a_committed_picture_is_what_its_script_draws(script):
     pinned = re.search(r"^matplotlib==(.*)$", (DOCS.parent / "constraints.txt").read_text(), re.M)
     if matplotlib.__version__ != pinned[1]:
         pytest.skip("another matplotlib draws the same picture in other words")
-    drawn = one_prompt.drawing(json.loads(one_prompt.FIGURES.read_text()))
-    shown = one_prompt.PICTURE.read_text()
-    (text, strips), (other, others) = map(parts_of_a_picture, (drawn, shown))
+    text, strips = parts_of_a_picture(script.drawing())
+    other, others = parts_of_a_picture(script.PICTURE.read_text())
     assert text == other
     for strip, another in zip(strips, others, strict=True):
         assert (strip == another).all()
