@@ -225,10 +225,11 @@ def hex_bad_mask(axes: Axes, walk: SimpleNamespace) -> Told:
     half = ~torch.eye(4, dtype=torch.bool)
     masks = {"expander": walk.expander, "two halves": torch.block_diag(half, half)}
     values = {name: torch.linalg.svdvals(mask.double()) for name, mask in masks.items()}
-    drawing.bars(axes, range(1, 9), values, "size")
+    ranks = [str(rank) for rank in range(1, 9)]
+    drawing.bars(axes, ranks, values, "size")
     bound = kv.ramanujan_bound(3, 3)
     axes.axhline(bound, color=INK, linewidth=1, linestyle="--", label="Ramanujan bound")
-    axes.set_xticks(range(8), range(1, 9), rotation=0)
+    axes.set_xticks(range(8), ranks, rotation=0, ha="center")
     axes.set(xlabel="singular value, largest first")
     drawing.above(axes, 3)
     seconds = ", ".join(f"{name} {row[1]:.2f}" for name, row in values.items())
@@ -294,7 +295,8 @@ def hex_mass(axes: Axes, walk: SimpleNamespace) -> Told:
     recent = kv.recent_mask(len(words), walk.config.recent)
     colours = [STRONG if h else INK if r else WEAK for h, r in zip(heavy, recent, strict=True)]
     axes.bar(range(len(words)), walk.mass, color=colours)
-    even = kv.attention_mass(*[torch.zeros(2, len(words), 1)] * 2)
+    blank = torch.zeros(2, len(words), 1)
+    even = kv.attention_mass(blank, blank)
     label = "if attention were even"
     axes.plot(range(len(words)), even, "o:", color=INK, markersize=4, label=label)
     for word, colour in zip(axes.set_xticks(range(len(words)), words), colours, strict=True):

@@ -43,7 +43,7 @@ def test_a_page_quotes_the_numbers_of_the_runs(page):
 def assert_shown(quoted, place):
     """Compare the numbers of a quotation, and whether they are called significant, with a run."""
     file, *steps = place.split(" / ")
-    node = read(*file.split("/"))
+    parent = node = read(*file.split("/"))
     for step in steps:
         parent, node = node, step_into(node, step)
     values = node if isinstance(node, list) else [node]
@@ -154,6 +154,7 @@ def test_the_pages_say_what_was_measured_of_one_prompt():
 @pytest.mark.parametrize("script", [first_picture, one_prompt])
 def test_a_committed_picture_is_what_its_script_draws(script):
     pinned = re.search(r"^matplotlib==(.*)$", (DOCS.parent / "constraints.txt").read_text(), re.M)
+    assert pinned is not None
     if matplotlib.__version__ != pinned[1]:
         pytest.skip("another matplotlib draws the same picture in other words")
     text, strips = parts_of_a_picture(script.drawing())

@@ -9,8 +9,9 @@ from drawing import COLOURS, GRAPHKV, HEX, HUBKV, INK, STRONG, WEAK, figure, lis
 from matplotlib.axes import Axes
 
 
-def attended(axes: Axes, words: Sequence[str], rows: Mapping[str, torch.Tensor]) -> str:
-    """Draw attention weights, a bar for each word and row, and return the phrase on each row."""
+def attended(axes: Axes, words: Sequence[str], names: Sequence[str], weights: torch.Tensor) -> str:
+    """Draw attention weights, a bar for each word and query, and return a phrase on each query."""
+    rows = dict(zip(names, weights, strict=True))
     drawing.bars(axes, words, rows, "attention weight")
     return " ".join(
         f"{name[0].upper()}{name[1:]}: {most(words, row)}." for name, row in rows.items()
@@ -57,8 +58,8 @@ def compared(axes: Axes, walk: SimpleNamespace, name: str, channels: Sequence[st
 
 @figure(page=HUBKV)
 def hubkv_walk_attend(axes: Axes, walk: SimpleNamespace) -> str:
-    rows = dict(zip(("first query", "second query"), walk.weights[0], strict=True))
-    return f"Attention in the first head. {attended(axes, walk.words, rows)}"
+    queries = ("first query", "second query")
+    return f"Attention in the first head. {attended(axes, walk.words, queries, walk.weights[0])}"
 
 
 @figure(page=HUBKV)
@@ -131,8 +132,8 @@ def hubkv_walk_answer(axes: Axes, walk: SimpleNamespace) -> str:
 
 @figure(page=GRAPHKV)
 def graphkv_walk_attend(axes: Axes, walk: SimpleNamespace) -> str:
-    rows = dict(zip(("query of “is”", "query of “sad”"), walk.weights[0], strict=True))
-    return f"Attention in the first head. {attended(axes, walk.words, rows)}"
+    queries = ("query of “is”", "query of “sad”")
+    return f"Attention in the first head. {attended(axes, walk.words, queries, walk.weights[0])}"
 
 
 @figure(page=GRAPHKV)
@@ -195,8 +196,8 @@ def graphkv_walk_answer(axes: Axes, walk: SimpleNamespace) -> str:
 @figure(page=HEX)
 def hex_walk_attend(axes: Axes, walk: SimpleNamespace) -> str:
     words = walk.words[: walk.weights.shape[-1]]
-    rows = dict(zip(("first head", "second head"), walk.weights[:, -1], strict=True))
-    return f"Attention of the query of “{words[-1]}”. {attended(axes, words, rows)}"
+    said = attended(axes, words, ("first head", "second head"), walk.weights[:, -1])
+    return f"Attention of the query of “{words[-1]}”. {said}"
 
 
 @figure(page=HEX)

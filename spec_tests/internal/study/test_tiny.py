@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from optimized.tiny import BYTES, MODELS, WORDS, build_tokenizers, corpus, tasks, train
 from optimized.tiny.configs import PLANS
 from optimized.tiny.corpus_tokenizer import TokenizedCorpus, single_token_words
-from optimized.tiny.evaluate import greedy_matches, needle, needle_accuracy, repeat_accuracy
+from optimized.tiny.evaluate import needle, needle_accuracy, repeat_accuracy
 
 ANY_TEXT = [
     "",
@@ -102,20 +102,6 @@ def test_facts_are_found(model, on, length, least):
 
 def test_a_context_is_repeated_when_asked(model, on):
     assert repeat_accuracy(model, on, 512, range(3)) >= 0.7
-
-
-def test_generation_gives_the_answers_that_are_counted_as_found(model, on):
-    found = []
-    for seed in range(6):
-        context, fact = needle(on, seed, 256)
-        prompt = [on.begin, *context, *on.ids("\n" + fact.question())]
-        answer = on.ids(fact.answer())
-        given = torch.tensor([prompt])
-        how = dict(attention_mask=torch.ones_like(given), do_sample=False)
-        made = model.generate(given, max_new_tokens=len(answer), **how)
-        found.append(bool(greedy_matches(model, prompt, answer).all()))
-        assert (made[0, -len(answer) :].tolist() == answer) == found[-1]
-    assert any(found)
 
 
 def test_no_held_out_file_is_trained_on():
