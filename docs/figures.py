@@ -7,28 +7,24 @@ Written to docs/figures/, which git ignores. Run it before the site is built, as
 
 import csv
 import json
-import re
 import sys
 from itertools import product
 from statistics import median
 
 import method_pictures  # noqa: F401  registers the pictures of the methods
 import observation_pictures  # noqa: F401  registers those of masks and measurements
-import one_prompt
 import quantizer_pictures  # noqa: F401  registers those of quantisers
 import scorer_pictures  # noqa: F401  registers the pictures of the scorers
 import torch
-from drawing import DOCS, FOLDER, INK, STRONG, WEAK, draw_figures, figure
+import walkthrough_pictures  # noqa: F401  registers those of the walks
+from drawing import DOCS, FOLDER, INK, STRONG, WEAK, draw_figures, figure, stacked
 from matplotlib.axes import Axes
-from shipped_boxes import texts
-from shipped_tables import tables
-from walkthrough_pictures import stacked
+from shipped_tables import draw_charts, tables
 
 import reference as kv
-from optimized.bench.report import (
-    gpu_measurements_markdown,
-    markdown,
-)
+from optimized.__main__ import parser
+from optimized.bench.report import gpu_measurements_markdown, markdown
+from optimized.study import command, pictures
 
 
 def clustered_scores(tokens: int = 48) -> torch.Tensor:
@@ -199,14 +195,7 @@ def of_the_model() -> dict[str, str]:
         The text of docs/pictures.md on each figure: the figure with its caption, or the reason why
         there is none.
     """
-    names = re.findall(r"figures/(\w+)\.txt", (DOCS / "pictures.md").read_text())
-    try:
-        from optimized.__main__ import parser
-        from optimized.study import command, pictures
-
-        model, documents, settings, _ = command.prepare(parser().parse_args([]))
-    except (ImportError, ValueError) as reason:
-        return dict.fromkeys(names, f"Not drawn: {reason}.\n")
+    model, documents, settings, _ = command.prepare(parser().parse_args([]))
     said = {}
     with command.threads(few=True):
         for one in pictures.pictures(model, documents, settings):
@@ -225,10 +214,8 @@ def main() -> None:
         return
     (FOLDER / "measured.txt").write_text(gpu_measurements_markdown())
     (FOLDER / "kvpress_costs.txt").write_text(costs())
-    (FOLDER / "one_prompt.txt").write_text(
-        one_prompt.text(json.loads(one_prompt.FIGURES.read_text()))
-    )
-    for name, text in (of_the_model() | tables() | texts() | presses()).items():
+    draw_charts()
+    for name, text in (of_the_model() | tables() | presses()).items():
         (FOLDER / f"{name}.txt").write_text(text)
 
 

@@ -12,7 +12,7 @@ from drawing import DOCS, INK, STRONG, WEAK, svg_of
 
 from optimized._atomic_files import write_atomically
 
-FILE = DOCS / "first_picture.svg"
+PICTURE = DOCS / "first_picture.svg"
 RUN = DOCS / "shipped" / "words" / "remedied.json"
 BLUE = "#4a7fd4"
 LINES = (
@@ -61,4 +61,4 @@ def drawing() -> str:
 
 
 if __name__ == "__main__":
-    write_atomically(FILE, drawing())
+    write_atomically(PICTURE, drawing())

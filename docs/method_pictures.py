@@ -3,35 +3,18 @@
 Green is kept, orange is discounted or coded, grey is protected, pale is dropped.
 """
 
-from collections.abc import Sequence
 from types import SimpleNamespace
 
+import drawing
 import torch
-from drawing import INK, STRONG, WEAK, figure
+from drawing import GRAPHKV, HEX, HUBKV, INK, STRONG, WEAK, Told, figure, listed, most, numbers
 from matplotlib.axes import Axes
-from walkthrough_pictures import GRAPHKV, HEX, HUBKV, WIDTH, above, changed, listed, most, tiles
 
 import reference as kv
 
-Told = tuple[str, str]
-PALE = 0.35
 
-
-def panels(axes: Axes, columns: int, *, shared: bool = True) -> Sequence[Axes]:
-    """Replace the axes by several beside each other, of the same scale if shared."""
-    canvas = axes.figure
-    axes.remove()
-    return canvas.subplots(1, columns, sharex=shared, sharey=shared)
-
-
-def named(axes: Axes, words: Sequence[str]) -> None:
-    """Write the words under the axes."""
-    axes.set_xticks(range(len(words)), words, rotation=50, ha="right", rotation_mode="anchor")
-
-
-@figure(WIDTH, 3.0, HUBKV)
+@figure(3.0, HUBKV)
 def hubkv_window(axes: Axes, walk: SimpleNamespace) -> Told:
-    """Draw the windows of two hubs and of a word that is none."""
     scores, hubs = walk.scores[0], walk.hubs[0]
     marks = zip(hubs.tolist(), walk.protected[0].tolist(), strict=True)
     colours = [INK if spared else STRONG if hub else WEAK for hub, spared in marks]
@@ -45,7 +28,7 @@ def hubkv_window(axes: Axes, walk: SimpleNamespace) -> Told:
         said = "highest of its window: a hub" if hubs[at] else "“key” is higher: no hub"
         axes.annotate(said, (at + 2.7, height), va="center", color=colour, fontsize=9)
     axes.set(ylabel="score", xlim=(-0.7, len(scores) + 1.5))
-    named(axes, walk.words)
+    drawing.under(axes, walk.words)
     return (
         f"Scores of the walk's first head. Lines show how far a word looks, two places to either "
         f"side. “key” and “cat” are the highest of theirs, “brass” is not. Hubs in green: "
@@ -55,9 +38,8 @@ def hubkv_window(axes: Axes, walk: SimpleNamespace) -> Told:
     )
 
 
-@figure(WIDTH, 2.6, HUBKV)
+@figure(2.6, HUBKV)
 def hubkv_selectivity(axes: Axes, walk: SimpleNamespace) -> Told:
-    """Draw the scores of both heads from the highest down."""
     said = []
     for head, (name, colour) in enumerate((("first head", STRONG), ("second head", WEAK))):
         inside = walk.scores[head][~walk.protected[head]].sort(descending=True).values
@@ -65,9 +47,7 @@ def hubkv_selectivity(axes: Axes, walk: SimpleNamespace) -> Told:
         label = f"{name}: selectivity {chosen:.2f}, weight {weight:.2f}"
         axes.plot(range(1, len(inside) + 1), inside, "o-", color=colour, label=label)
         axes.axhline(float(inside.mean()), color=colour, linewidth=1, linestyle=":")
-        said.append(
-            f"{label}; highest score {float(inside[0]):.2f}, lowest {float(inside[-1]):.2f}"
-        )
+        said.append(f"{label}; highest score {inside[0]:.2f}, lowest {inside[-1]:.2f}")
     axes.set(xlabel="rank of the word in its head", ylabel="score", ylim=(0, None))
     axes.legend()
     return (
@@ -77,9 +57,8 @@ def hubkv_selectivity(axes: Axes, walk: SimpleNamespace) -> Told:
     )
 
 
-@figure(WIDTH, 3.0, HUBKV)
+@figure(3.0, HUBKV)
 def hubkv_ratios(axes: Axes, walk: SimpleNamespace) -> Told:
-    """Draw the refined scores of four words at every ratio."""
     ratios = torch.linspace(0, 1, 101)
     rows = torch.stack([kv.hubkv_refine(walk.scores, float(r), walk.protected)[0] for r in ratios])
     for word, colour in (("key", STRONG), ("door", STRONG), ("red", WEAK), ("cat", STRONG)):
@@ -101,20 +80,18 @@ def hubkv_ratios(axes: Axes, walk: SimpleNamespace) -> Told:
     )
 
 
-@figure(WIDTH, 2.6, "hubkv/coverage.md")
+@figure(2.6, "hubkv/coverage.md")
 def hubkv_coverage(axes: Axes, page: SimpleNamespace) -> Told:
-    """Draw what two pairs of tokens cover."""
     said = []
-    parts = panels(axes, 2)
+    parts = drawing.panels(axes, 2)
     for part, pair in zip(parts, ((2, 3), (2, 8)), strict=True):
         covers = page.weights[:, list(pair)]
         at = range(len(covers))
         part.bar(at, covers.amax(1), color=STRONG, label="counted")
         part.bar(at, covers.amin(1), 0.4, color=WEAK, label="covered twice, counted once")
-        worth = f"tokens {pair[0]} and {pair[1]}: {page.worth(*pair):.2f}"
-        part.set_title(f"{worth} of {float(page.scores[list(pair)].sum()):.1f}")
+        said.append(f"tokens {pair[0]} and {pair[1]}: {page.worth(*pair):.2f}")
+        part.set_title(f"{said[-1]} of {float(page.scores[list(pair)].sum()):.1f}")
         part.set(xlabel="place", xticks=range(0, len(covers), 2))
-        said.append(worth)
     entries = parts[0].get_legend_handles_labels()
     parts[0].figure.legend(*entries, loc="outside lower center", ncols=2)
     return (
@@ -124,12 +101,11 @@ def hubkv_coverage(axes: Axes, page: SimpleNamespace) -> Told:
     )
 
 
-@figure(WIDTH, page="hubkv/nms.md")
+@figure(page="hubkv/nms.md")
 def hubkv_suppressed(axes: Axes, page: SimpleNamespace) -> Told:
-    """Draw scores before and after suppression, and the ends of the segments."""
     after = kv.nms(page.scores)
     words = [str(at) for at in range(len(after))]
-    changed(axes, words, page.scores, after, "after suppression")
+    drawing.changed(axes, words, page.scores, after, "after suppression")
     for end in (2.5, 5.5, 8.5):
         axes.axvline(end, color=INK, linewidth=0.8, linestyle=":")
     axes.set_xticks(range(len(words)), words, rotation=0, ha="center")
@@ -143,9 +119,8 @@ def hubkv_suppressed(axes: Axes, page: SimpleNamespace) -> Told:
     )
 
 
-@figure(WIDTH, 3.6, GRAPHKV)
+@figure(3.6, GRAPHKV)
 def graphkv_angles(axes: Axes, walk: SimpleNamespace) -> Told:
-    """Draw the keys of the first head from the origin, with their cosines to the source."""
     source = int(walk.sources[0])
     cosines = kv.edges(walk.keys[0], walk.sources)[0]
     said = []
@@ -154,9 +129,9 @@ def graphkv_angles(axes: Axes, walk: SimpleNamespace) -> Told:
             continue
         colour = STRONG if at == source else WEAK if walk.near[0, at] else INK
         axes.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "-|>", "color": colour})
-        text = f"{walk.words[at]}, {float(cosines[at]):.2f}"
+        text = f"{walk.words[at]}, {cosines[at]:.2f}"
         axes.annotate(text, (1.05 * x, 1.05 * y), ha="left" if x > 0.25 else "right", color=colour)
-        said.append(f"“{walk.words[at]}” {float(cosines[at]):.2f}")
+        said.append(f"“{walk.words[at]}” {cosines[at]:.2f}")
     axes.set(xlabel="praise", ylabel="what is praised", xlim=(-3.2, 4.2), ylim=(-0.2, 3.1))
     axes.set_aspect("equal")
     return (
@@ -167,28 +142,26 @@ def graphkv_angles(axes: Axes, walk: SimpleNamespace) -> Told:
     )
 
 
-@figure(WIDTH, 2.4, "graphkv/decay.md")
+@figure(2.4, "graphkv/decay.md")
 def graphkv_frames(axes: Axes, page: SimpleNamespace) -> Told:
-    """Draw scores before a round, after one and after two."""
     said, senders = [], page.scores.argsort(descending=True)[:2].sort().values.tolist()
-    frames = zip(("before", "after one round", "after two"), panels(axes, 3), strict=True)
+    hit = page.reached.any(0)
+    colours = [STRONG if t in senders else WEAK if hit[t] else INK for t in range(len(hit))]
+    frames = zip(("before", "after one round", "after two"), drawing.panels(axes, 3), strict=True)
     for rounds, (title, part) in enumerate(frames):
         scores = kv.decay(page.scores, page.weights, page.reached, rounds=rounds)
-        hit = page.reached.any(0).tolist()
-        colours = [STRONG if t in senders else WEAK if hit[t] else INK for t in range(len(hit))]
-        part.bar(range(1, 8), page.scores, color=INK, alpha=PALE)
+        part.bar(range(1, 8), page.scores, color=INK, alpha=drawing.PALE)
         part.bar(range(1, 8), scores, color=colours)
         part.set_title(title)
         part.set_xticks(range(1, 8))
         part.set(ylim=(0, 1.9), xlabel="token")
-        for row, source in enumerate(senders):
-            for target in page.reached[row].nonzero().flatten().tolist() if rounds else ():
-                bend = -0.5 if target > source else 0.5
-                arrow = {"arrowstyle": "->", "color": STRONG, "connectionstyle": f"arc3,rad={bend}"}
-                end, start = ((x + 1, float(page.scores[x])) for x in (target, source))
-                part.annotate("", end, start, arrowprops=arrow)
-        lost = ", ".join(f"{float(scores[t]):.2f}" for t in range(len(hit)) if hit[t])
-        said.append(f"{title}, tokens 3, 5 and 6 have {lost}")
+        for row, target in page.reached.nonzero().tolist() if rounds else ():
+            source = senders[row]
+            bend = -0.5 if target > source else 0.5
+            arrow = {"arrowstyle": "->", "color": STRONG, "connectionstyle": f"arc3,rad={bend}"}
+            end, start = ((x + 1, float(page.scores[x])) for x in (target, source))
+            part.annotate("", end, start, arrowprops=arrow)
+        said.append(f"{title}, tokens 3, 5 and 6 have {numbers(scores[hit].tolist())}")
     return (
         f"Scores of seven tokens in three frames. Tokens 4 and 7 send signals: {'; '.join(said)}.",
         "Sources keep their score; who hears two of them, token 6, loses most; every round takes "
@@ -196,11 +169,10 @@ def graphkv_frames(axes: Axes, page: SimpleNamespace) -> Told:
     )
 
 
-@figure(WIDTH, 2.8, GRAPHKV)
+@figure(2.8, GRAPHKV)
 def graphkv_plane(axes: Axes, walk: SimpleNamespace) -> Told:
-    """Draw the keys of the first head, as large as their scores, before and after."""
     frames = (("Top-K", walk.layer, walk.plain), ("GraphKV", walk.decayed, walk.kept[0]))
-    for part, (name, scores, kept) in zip(panels(axes, 2), frames, strict=True):
+    for part, (name, scores, kept) in zip(drawing.panels(axes, 2), frames, strict=True):
         for at, (x, y) in enumerate(walk.keys[0].tolist()):
             if x or y:
                 spared = bool(walk.protected[0, at])
@@ -220,9 +192,8 @@ def graphkv_plane(axes: Axes, walk: SimpleNamespace) -> Told:
     )
 
 
-@figure(WIDTH, 2.8, HEX)
+@figure(2.8, HEX)
 def hex_bipartite(axes: Axes, walk: SimpleNamespace) -> Told:
-    """Draw the expander mask of the walk as a graph of words and channels."""
     words, mask, chosen = walk.words[:8], walk.expander, 1
     shared = (mask & mask[chosen]).any(1)
     for token, channel in mask.nonzero().tolist():
@@ -236,11 +207,8 @@ def hex_bipartite(axes: Axes, walk: SimpleNamespace) -> Told:
         axes.annotate(word, (at, 1.08), ha="center", color=colour)
         axes.plot([at], [0], "s", color=STRONG if mask[chosen, at] else INK)
         axes.annotate(str(at + 1), (at, -0.18), ha="center", color=INK)
-    axes.set(ylim=(-0.25, 1.22), xlim=(-0.6, 7.6))
-    axes.set_yticks((0, 1), ("channels", "tokens"))
-    axes.set_xticks(())
-    axes.spines[:].set_visible(False)
-    axes.tick_params(length=0)
+    axes.set(ylim=(-0.25, 1.22), xlim=(-0.6, 7.6), xticks=())
+    drawing.two_levels(axes)
     own = [channel + 1 for channel in mask[chosen].nonzero().flatten().tolist()]
     others = int(shared.sum()) - 1
     return (
@@ -252,73 +220,63 @@ def hex_bipartite(axes: Axes, walk: SimpleNamespace) -> Told:
     )
 
 
-@figure(WIDTH, 2.6, HEX)
+@figure(2.6, HEX)
 def hex_bad_mask(axes: Axes, walk: SimpleNamespace) -> Told:
-    """Draw the singular values of the walk's mask and of one in two halves."""
     half = ~torch.eye(4, dtype=torch.bool)
     masks = {"expander": walk.expander, "two halves": torch.block_diag(half, half)}
-    seconds = []
-    for place, (name, mask) in enumerate(masks.items()):
-        values = torch.linalg.svdvals(mask.double())
-        at = [rank + 0.38 * place for rank in range(1, 9)]
-        axes.bar(at, values, 0.36, color=(STRONG, WEAK)[place], label=name)
-        seconds.append(f"{name} {float(values[1]):.2f}")
+    values = {name: torch.linalg.svdvals(mask.double()) for name, mask in masks.items()}
+    ranks = [str(rank) for rank in range(1, 9)]
+    drawing.bars(axes, ranks, values, "size")
     bound = kv.ramanujan_bound(3, 3)
     axes.axhline(bound, color=INK, linewidth=1, linestyle="--", label="Ramanujan bound")
-    axes.set(xlabel="singular value, largest first", ylabel="size")
-    above(axes, 3)
+    axes.set_xticks(range(8), ranks, rotation=0, ha="center")
+    axes.set(xlabel="singular value, largest first")
+    drawing.above(axes, 3)
+    seconds = ", ".join(f"{name} {row[1]:.2f}" for name, row in values.items())
     return (
         f"Singular values of two masks of 8 × 8 with three entries in each row and column. Second "
-        f"ones: {', '.join(seconds)}; bound {bound:.2f}.",
+        f"ones: {seconds}; bound {bound:.2f}.",
         "Both have the same degrees and the same first value; the second tells the mask that falls "
         "into two halves from the one that mixes.",
     )
 
 
-@figure(WIDTH, 2.0, HEX)
+@figure(2.0, HEX)
 def hex_row(axes: Axes, walk: SimpleNamespace) -> Told:
-    """Draw the key of one token as it waits, as it is stored, and as it is read."""
     chosen, columns = 1, [str(channel) for channel in range(1, 9)]
     kept = walk.joint[:, chosen].flatten().tolist()
     coded = kv.quantise(walk.span[1].mT, walk.config.bits, walk.joint.mT)
     codes = coded.codes[..., chosen].flatten().tolist()
     exact, read = (x[:, chosen].flatten().tolist() for x in (walk.span[1], walk.by_channel))
     colours = [STRONG if on else WEAK for on in kept]
-    tiles(axes, columns, {"waits": [INK] * 8, "stored": colours, "read": colours})
-    marks = [
-        f"{x:.2f}" if on else f"#{code}" for x, on, code in zip(exact, kept, codes, strict=True)
-    ]
-    for down, row in enumerate(([f"{x:.2f}" for x in exact], marks, [f"{x:.2f}" for x in read])):
-        for at, text in enumerate(row):
-            axes.annotate(text, (at, down), ha="center", va="center", color="white", weight="bold")
+    waits, reads = ([f"{x:.2f}" for x in row] for row in (exact, read))
+    marks = [x if on else f"#{code}" for x, on, code in zip(waits, kept, codes, strict=True)]
+    rows = {"waits": [INK] * 8, "stored": colours, "read": colours}
+    drawing.tiles(axes, columns, rows, (waits, marks, reads), weight="bold")
     axes.set_xticks(range(8), columns, rotation=0, ha="center")
     axes.set(xlabel="channel")
     return (
         f"The key of “{walk.words[chosen]}”, eight channels, in three rows. Waiting in the buffer: "
-        f"{exact}. Stored, # for a code: {', '.join(marks)}. Read: "
-        f"{', '.join(f'{x:.2f}' for x in read)}.",
+        f"{', '.join(waits)}. Stored, # for a code: {', '.join(marks)}. Read: {', '.join(reads)}.",
         "A recent token waits whole (grey); once its block is full, the mask keeps three entries "
         "(green) and the others become codes of three bits (orange).",
     )
 
 
-@figure(WIDTH, 1.9, HEX)
+@figure(1.9, HEX)
 def hex_grids(axes: Axes, walk: SimpleNamespace) -> Told:
-    """Draw the grid of a channel with and without the entries that are kept."""
     said, lanes = [], {"all in one grid": None, "kept set aside": walk.kept}
     for down, (name, kept) in enumerate(lanes.items()):
         coded = kv.quantise(walk.channel, walk.config.bits, kept)
         low, step = float(coded.minima), float(coded.steps)
         restored = kv.dequantise(*coded)
-        axes.plot(
-            [low + code * step for code in range(8)], [down] * 8, "|", color=INK, markersize=20
-        )
+        grid = [low + code * step for code in range(8)]
+        axes.plot(grid, [down] * 8, "|", color=INK, markersize=20)
         for at, key in enumerate(walk.channel.tolist()):
-            if kept is not None and kept[at]:
-                axes.plot([key], [down - 0.3], "o", color=STRONG)
-            else:
+            whole = kept is not None and kept[at]
+            if not whole:
                 axes.plot([key, float(restored[at])], [down - 0.3, down], color=WEAK, linewidth=1.5)
-                axes.plot([key], [down - 0.3], "o", color=WEAK)
+            axes.plot([key], [down - 0.3], "o", color=STRONG if whole else WEAK)
         said.append(f"{name}: steps of {step:.2f}")
     axes.set_yticks(range(2), [text.replace(": ", ",\n") for text in said])
     axes.set(ylim=(1.5, -0.6), xlabel="key of one channel")
@@ -330,9 +288,8 @@ def hex_grids(axes: Axes, walk: SimpleNamespace) -> Told:
     )
 
 
-@figure(WIDTH, 2.6, HEX)
+@figure(2.6, HEX)
 def hex_mass(axes: Axes, walk: SimpleNamespace) -> Told:
-    """Draw the attention mass of the span, and which words are kept."""
     words = walk.words[: len(walk.mass)]
     heavy = kv.heavy_hitter_mask(walk.mass, walk.config.heavy)
     recent = kv.recent_mask(len(words), walk.config.recent)
@@ -340,9 +297,8 @@ def hex_mass(axes: Axes, walk: SimpleNamespace) -> Told:
     axes.bar(range(len(words)), walk.mass, color=colours)
     blank = torch.zeros(2, len(words), 1)
     even = kv.attention_mass(blank, blank)
-    axes.plot(
-        range(len(words)), even, "o:", color=INK, markersize=4, label="if attention were even"
-    )
+    label = "if attention were even"
+    axes.plot(range(len(words)), even, "o:", color=INK, markersize=4, label=label)
     for word, colour in zip(axes.set_xticks(range(len(words)), words), colours, strict=True):
         word.label1.set_color(colour)
     axes.set(ylabel="attention mass")
@@ -350,25 +306,21 @@ def hex_mass(axes: Axes, walk: SimpleNamespace) -> Told:
     return (
         f"Attention mass of eight words: {most(words, walk.mass, 8)}. Heavy: "
         f"{listed(words, heavy)}; recent: {listed(words, recent)}. Under even attention it falls "
-        f"from {float(even[0]):.2f} to {float(even[-1]):.2f}.",
+        f"from {even[0]:.2f} to {even[-1]:.2f}.",
         "The heaviest word (green) and the last (grey) are kept whole; early words are heavy in "
         "part because more queries see them.",
     )
 
 
-@figure(WIDTH, 1.5, "hex/packing.md")
+@figure(1.5, "hex/packing.md")
 def hex_bits(axes: Axes, page: SimpleNamespace) -> Told:
-    """Draw the bits of the page's codes in their words."""
     length = 3 * len(page.codes)
-    bits = [int(page.words[at // 32]) >> at % 32 & 1 for at in range(length)]
+    bits = [str(int(page.words[at // 32]) >> at % 32 & 1) for at in range(length)]
     shades = [WEAK if at // 3 == 10 else (STRONG, INK)[at // 3 % 2] for at in range(length)]
     rows = {"word 0": shades[:32], "word 1": shades[32:] + [None] * (64 - length)}
-    tiles(axes, [str(at) for at in range(32)], rows)
-    for at, bit in enumerate(bits):
-        axes.annotate(
-            str(bit), (at % 32, at // 32), ha="center", va="center", color="white", size=8
-        )
-    axes.set_xticks(range(0, 32, 3), [str(at) for at in range(0, 32, 3)], rotation=0, ha="center")
+    places = [str(at) for at in range(32)]
+    drawing.tiles(axes, places, rows, (bits[:32], bits[32:]), size=8)
+    axes.set_xticks(range(0, 32, 3), places[::3], rotation=0, ha="center")
     axes.set(xlabel="bit of the word, lowest first")
     return (
         f"Twelve codes of three bits in two words of 32: {page.codes.tolist()}. Code 10 has two "

@@ -101,12 +101,16 @@ def measured() -> dict[str, Any]:
     }
 
 
-def drawing(found: dict[str, Any]) -> str:
+def drawing() -> str:
     """Return the picture as SVG."""
+    found = json.loads(FIGURES.read_text())
     rows = found["rows"]
-    size = {"width_ratios": (3.4, 2.4, 2.4)}
     canvas, (whole, near, said) = plt.subplots(
-        1, 3, figsize=(11, 0.3 * len(rows) + 1.5), layout="constrained", gridspec_kw=size
+        1,
+        3,
+        figsize=(11, 0.3 * len(rows) + 1.5),
+        layout="constrained",
+        width_ratios=(3.4, 2.4, 2.4),
     )
     first, last = found["fact"]
     strips(whole, rows, 0, found["tokens"])
@@ -124,25 +128,17 @@ def drawing(found: dict[str, Any]) -> str:
     near.set_title("the fact (bold), and what is around it")
     said.set(xlim=(0, 1), ylim=whole.get_ylim())
     said.set_axis_off()
-    full = rows[0]["bytes"]
+    table = {}
     for down, row in enumerate(rows):
-        share = f"{100 * row['bytes'] / full:.0f} %"
-        right = answers_right(found, row)
-        said.text(0.26, down, f"{row['bytes']:,}", ha="right", va="center", color=INK)
-        said.text(0.44, down, share, ha="right", va="center", color=INK)
-        said.text(
-            0.5,
-            down,
-            row["answer"][:26] or "(nothing)",
-            va="center",
-            color=STRONG if right else WEAK,
-        )
-    for at, side, head in (
-        (0.26, "right", "bytes"),
-        (0.44, "right", "of all"),
-        (0.5, "left", "answer"),
-    ):
-        said.text(at, -1, head, ha=side, va="center", color=INK, weight="bold")
+        share = f"{100 * row['bytes'] / rows[0]['bytes']:.0f} %"
+        colour = STRONG if answers_right(found, row) else WEAK
+        table[down] = f"{row['bytes']:,}", share, row["answer"][:26] or "(nothing)", colour
+    table[-1] = "bytes", "of all", "answer", INK
+    for down, (size, share, answer, colour) in table.items():
+        style = {"va": "center", "weight": "bold" if down < 0 else "normal"}
+        said.text(0.26, down, size, ha="right", color=INK, **style)
+        said.text(0.44, down, share, ha="right", color=INK, **style)
+        said.text(0.5, down, answer, color=colour, **style)
     return svg_of(canvas)
 
 
@@ -168,38 +164,11 @@ def answers_right(found: dict[str, Any], row: dict[str, Any]) -> bool:
     return found["value"] in row["answer"]
 
 
-def text(found: dict[str, Any]) -> str:
-    """Return the part of docs/one_prompt.md that has numbers: what is read and answered."""
-    evicted = [row for row in found["rows"] if row["kept"] is not None]
-    right, wrong = (
-        ", ".join(NAMES[row["system"]] for row in evicted if answers_right(found, row) is answer)
-        for answer in (True, False)
-    )
-    codes = found["rows"][len(evicted) + 1 :]
-    answered = [answers_right(found, row) for row in codes]
-    least, most = (
-        100 * f(row["bytes"] for row in codes) / found["rows"][0]["bytes"] for f in (min, max)
-    )
-    how = "All" if all(answered) else f"{sum(answered)} of {len(codes)}"
-    said = (
-        f"{how} that store every entry as a code answer right, in {least:.0f} % to {most:.0f} % of "
-        f"the bytes. With {100 * (1 - found['removed']):.0f} % of the entries these answer right: "
-        f"{right}; and these **wrong**: {wrong}."
-    )
-    first, last = found["fact"]
-    about = (
-        f"{found['tokens']} tokens of `{found['text']}` with the line `{found['line'].strip()}` at "
-        f"tokens {first} to {last - 1}"
-    )
-    alt = f"What each system keeps of {about.replace('`', '')}. {said.replace('**', '')}"
-    return f"The prompt is {about}.\n\n{said}\n\n![{alt}](one_prompt.svg){{ .figure }}\n"
-
-
 def main() -> None:
     """Write the picture, and with `--measure` first the figures."""
     if "--measure" in sys.argv[1:]:
         write_atomically(FIGURES, json.dumps(measured(), ensure_ascii=False) + "\n")
-    write_atomically(PICTURE, drawing(json.loads(FIGURES.read_text())))
+    write_atomically(PICTURE, drawing())
 
 
 if __name__ == "__main__":

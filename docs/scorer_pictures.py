@@ -6,14 +6,13 @@ Green is kept for its score, grey is protected, orange is not kept.
 from collections.abc import Callable
 from types import SimpleNamespace
 
+import drawing
 import torch
-from drawing import INK, STRONG, WEAK, figure
+from drawing import COLOURS, GRAPHKV, INK, STRONG, WEAK, Told, figure, listed, most
 from matplotlib.axes import Axes
-from walkthrough_pictures import COLOURS, GRAPHKV, WIDTH, above, listed, most, stacked, tiles
 
 import reference as kv
 
-Told = tuple[str, str]
 KEEP = 5
 LEGEND = (
     "In [the walk's words](../graphkv/walk.md), green stays, grey is protected, and orange goes."
@@ -91,25 +90,19 @@ def first_head(name: str, walk: SimpleNamespace) -> tuple[torch.Tensor, torch.Te
     return scores, protected, kv.retain(scores, protected, keep=KEEP)
 
 
-def colours(protected: torch.Tensor, kept: torch.Tensor) -> list[str | None]:
-    """Return a colour for each token that is kept, and None for the others."""
-    pairs = zip(protected.tolist(), kept.tolist(), strict=True)
-    return [(INK if spared else STRONG) if stays else None for spared, stays in pairs]
-
-
 def register(name: str) -> None:
     """Register the picture of one scorer."""
     title, _, conclusion = SCORERS[name]
 
     def draw(axes: Axes, walk: SimpleNamespace) -> Told:
         scores, protected, kept = first_head(name, walk)
-        shades = [colour or WEAK for colour in colours(protected, kept)]
+        shades = [colour or WEAK for colour in drawing.kept_colours(kept, protected)]
         axes.bar(range(len(scores)), scores, color=shades)
         if name == "fastkvzip":
             axes.plot(range(len(scores)), kvzip(walk)[0], "o", color=INK, fillstyle="none")
-        axes.set_xticks(range(len(scores)), walk.words, rotation=50, ha="right")
+        drawing.under(axes, walk.words)
         for label, shade in zip(axes.get_xticklabels(), shades, strict=True):
-            label.set(color=shade, rotation_mode="anchor")
+            label.set_color(shade)
         axes.set(ylabel="score")
         return (
             f"{title}'s scores of the words of GraphKV's walk, first head, highest: "
@@ -119,22 +112,21 @@ def register(name: str) -> None:
         )
 
     draw.__name__ = f"scorer_{name}"
-    figure(WIDTH, 2.3, GRAPHKV)(draw)
+    figure(2.3, GRAPHKV)(draw)
 
 
 for scorer in SCORERS:
     register(scorer)
 
 
-@figure(WIDTH, 3.2, GRAPHKV)
+@figure(3.2, GRAPHKV)
 def scorers_kept(axes: Axes, walk: SimpleNamespace) -> Told:
-    """Draw which words each scorer keeps."""
     rows, said = {}, []
     for name, (title, *_) in SCORERS.items():
         _, protected, kept = first_head(name, walk)
-        rows[title] = colours(protected, kept)
+        rows[title] = drawing.kept_colours(kept, protected)
         said.append(f"{title}: {listed(walk.words, kept)}")
-    tiles(axes, walk.words, rows)
+    drawing.tiles(axes, walk.words, rows)
     return (
         f"The five of 14 words that each scorer keeps, protected ones in grey. {'; '.join(said)}.",
         "One text, one budget: what a scorer looks at decides what stays, and most protect some "
@@ -142,16 +134,12 @@ def scorers_kept(axes: Axes, walk: SimpleNamespace) -> Told:
     )
 
 
-@figure(WIDTH, 2.3, GRAPHKV)
+@figure(2.3, GRAPHKV)
 def fastkvzip_learns(axes: Axes, walk: SimpleNamespace) -> Told:
-    """Draw the loss of the gate as it is trained."""
     targets, states = kvzip(walk), kv.concatenate_heads(walk.keys)
     steps = (0, 5, 10, 20, 50)
-    losses = []
-    for count in steps:
-        scores = kv.fastkvzip(states, gate(walk, count)).scores
-        losses.append(float(kv.fastkvzip_loss(scores, targets)))
-    least = float(kv.fastkvzip_loss(targets, targets))
+    scores = [kv.fastkvzip(states, gate(walk, count)).scores for count in steps]
+    *losses, least = (float(kv.fastkvzip_loss(one, targets)) for one in (*scores, targets))
     axes.plot(steps, losses, "o-", color=STRONG, label="loss of the gate")
     axes.axhline(least, color=INK, linestyle="--", linewidth=1, label="loss of KVzip's own scores")
     axes.set(xlabel="steps, each with a schedule that ends there", ylabel="cross-entropy")
@@ -164,18 +152,17 @@ def fastkvzip_learns(axes: Axes, walk: SimpleNamespace) -> Told:
     )
 
 
-@figure(WIDTH, 2.4, GRAPHKV)
+@figure(2.4, GRAPHKV)
 def pyramidkv_slope(axes: Axes, _walk: SimpleNamespace) -> Told:
-    """Draw the budgets of eight layers, and the mean."""
     said = []
-    for place, beta in enumerate((2, 5, 20)):
+    for colour, beta in zip(COLOURS, (2, 5, 20), strict=True):
         budgets = kv.pyramidkv_budgets(128, layers=8, tokens=1000, beta=beta, exact=True)
-        axes.plot(range(1, 9), budgets, "o-", color=COLOURS[place], label=f"β = {beta}")
+        axes.plot(range(1, 9), budgets, "o-", color=colour, label=f"β = {beta}")
         said.append(f"β {beta}: {budgets.tolist()}")
     axes.axhline(128, color=INK, linewidth=1, linestyle=":")
     axes.axhline(32, color=INK, linewidth=1, linestyle="--", label="window")
     axes.set(xlabel="layer", ylabel="tokens kept", ylim=(0, None))
-    above(axes, 4)
+    drawing.above(axes, 4)
     return (
         f"Budgets of eight layers at a mean of 128 tokens, never below the window of 32. "
         f"{'; '.join(said)}.",
@@ -183,15 +170,14 @@ def pyramidkv_slope(axes: Axes, _walk: SimpleNamespace) -> Told:
     )
 
 
-@figure(WIDTH, 2.4, GRAPHKV)
+@figure(2.4, GRAPHKV)
 def cake_cascade(axes: Axes, _walk: SimpleNamespace) -> Told:
-    """Draw the budgets after each layer of a cascade."""
     stages = kv.cake_cascade(torch.tensor([5.0, 1.0, 2.0]), keep=5, tokens=20, window=2)
     names = [f"after layer {layer}" for layer in range(1, len(stages) + 1)]
     parts = {f"layer {layer}": part for layer, part in enumerate(stages.T.tolist(), 1)}
-    stacked(axes, parts, names, COLOURS, numbered=True)
+    drawing.stacked(axes, parts, names, numbered=True)
     axes.set(xlabel="tokens kept")
-    above(axes, len(stages))
+    drawing.above(axes, len(stages))
     return (
         f"Budgets of three layers after each layer of the cascade: {stages.tolist()}.",
         "Layers share one budget; each new one takes its part from those before, which never grow "
@@ -199,9 +185,8 @@ def cake_cascade(axes: Axes, _walk: SimpleNamespace) -> Told:
     )
 
 
-@figure(WIDTH, 3.0, GRAPHKV)
+@figure(3.0, GRAPHKV)
 def query_moments(axes: Axes, _walk: SimpleNamespace) -> Told:
-    """Draw queries, their mean, and the ellipse of their covariance."""
     queries = torch.randn(1, 200, 2, generator=torch.Generator().manual_seed(0))
     queries = queries @ torch.tensor([[1.0, 0.6], [0.0, 0.5]]) + torch.tensor([2.0, 1.0])
     queries[:, :4] = torch.tensor([-2.0, 3.0]) + 0.3 * queries[:, :4]
@@ -215,18 +200,17 @@ def query_moments(axes: Axes, _walk: SimpleNamespace) -> Told:
     axes.plot(*ring, color=INK, linewidth=2, label="mean ± two deviations")
     axes.plot(*mean[:, None], "+", color=INK, markersize=14, markeredgewidth=3)
     axes.set(xlabel="channel 1", ylabel="channel 2")
-    above(axes, 3)
+    drawing.above(axes, 3)
     return (
-        f"200 made-up queries of two channels, their mean at ({float(mean[0]):.2f}, "
-        f"{float(mean[1]):.2f}) and the ellipse of two deviations. The first four lie far off.",
+        f"200 made-up queries of two channels, their mean at ({mean[0]:.2f}, "
+        f"{mean[1]:.2f}) and the ellipse of two deviations. The first four lie far off.",
         "The ellipse stands for all queries to come; the first four tokens would have dragged it "
         "away.",
     )
 
 
-@figure(WIDTH, 2.6, GRAPHKV)
+@figure(2.6, GRAPHKV)
 def rotation_shrinks(axes: Axes, _walk: SimpleNamespace) -> Told:
-    """Draw how much of a pair of channels is left of the mean rotation."""
     futures = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
     ends = []
     for angle, colour in ((0.01, STRONG), (0.1, WEAK), (1.0, INK)):
@@ -234,15 +218,11 @@ def rotation_shrinks(axes: Axes, _walk: SimpleNamespace) -> Told:
         sizes = [float(torch.linalg.matrix_norm(turn, 2)) for turn in turns]
         axes.plot(futures, sizes, "o-", color=colour, label=f"{angle} radians")
         ends.append(f"{angle}: {sizes[5]:.2f}")
-    axes.set(
-        xlabel="positions averaged, F; colours by turn a position",
-        ylabel="length left",
-        xscale="log",
-        ylim=(0, 1.05),
-    )
+    axes.set(xlabel="positions averaged, F; colours by turn a position", ylabel="length left")
+    axes.set(xscale="log", ylim=(0, 1.05))
     axes.set_xticks(futures, [str(future) for future in futures])
     axes.minorticks_off()
-    above(axes, 3)
+    drawing.above(axes, 3)
     return (
         f"Length of a unit vector after the mean rotation, by radians a position, at 32 positions: "
         f"{', '.join(ends)}.",

@@ -8,7 +8,7 @@ each mode of HEX on documents whose second half is decoded token by token.
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ from optimized import HubSettings, Scored
 from optimized.__main__ import parser
 from optimized.models.prefill import Step, prefill
 from optimized.models.selection import kept_entries
-from optimized.models.systems import correct_hex, system_named
+from optimized.models.systems import System, correct_hex, system_named
 from optimized.study import command
 from optimized.study.compared_systems import PAIRS
 from optimized.study.documents import Document
@@ -76,14 +76,20 @@ def main(name: str) -> None:
     file.write_text(json.dumps({"about": about} | found, indent=1) + "\n")
 
 
-class Mixed(Batch):
-    """A batch in which a system may use the head budgets of another one."""
+class Ablated(Batch):
+    """A batch in which a system may use the head budgets of another one, or shuffled keys."""
 
     def kept(self, trial: Trial, kv: Any, clock: Clock) -> Tensor:
         """Return a mask of the entries that a trial keeps."""
-        if trial.system.name not in ORDER_OF:
-            return super().kept(trial, kv, clock)
-        ranks, counts = ORDER_OF[trial.system.name]
+        if trial.system.name in ORDER_OF:
+            return self.with_budgets_of(*ORDER_OF[trial.system.name], trial, clock)
+        if trial.system.name.endswith(SHUFFLED):
+            return self.with_shuffled_keys(trial)
+        return super().kept(trial, kv, clock)
+
+    def with_budgets_of(self, ranks: System, counts: System, trial: Trial, clock: Clock) -> Tensor:
+        """Keep what one system ranks first, and as many in each head as another one keeps."""
+        kv = self.settings.kv
         budgets = super().kept(trial._replace(system=counts), kv, clock).sum(-1, keepdim=True)
         layers = self.panel.scores(self.prompt, trial._replace(system=BASE), kv)[0].scored
         scored = Scored(*map(torch.stack, zip(*layers, strict=True)))
@@ -93,6 +99,38 @@ class Mixed(Batch):
         order = order.masked_fill(scored.protected, torch.inf)
         ranked = order.argsort(dim=-1, descending=True, stable=True)
         return ranked.argsort(-1) < budgets
+
+    def with_shuffled_keys(self, trial: Trial) -> Tensor:
+        """Keep what GraphKV keeps whose graph is built from the keys of other tokens."""
+        assert trial.ratio is not None
+        kv, reading = self.settings.kv, self.settings.reading
+        scores, _ = self.panel.scores(self.prompt, trial, kv)
+        draw = torch.Generator().manual_seed(self.settings.seed)
+        order = torch.randperm(self.prompt.input_ids.shape[1], generator=draw)
+        layers = [
+            SimpleNamespace(whole=(keys[:, :, order], values))
+            for keys, values in (layer.whole for layer in self.cache.whole_layers())
+        ]
+        cache = SimpleNamespace(whole_layers=lambda: layers)
+        prompt: Any = SimpleNamespace(
+            cache=cache, valid=self.prompt.valid, queries=self.prompt.queries
+        )
+        return kept_entries(trial.system, prompt, scores, trial.ratio, reading, kv)
+
+
+Rows = dict[tuple[str, float], Row]
+Asked = tuple[dict[str, Any], str, list[float]]
+"""The dictionary for a result, the result's name, and a difference for each document."""
+
+
+def read(
+    model: Any, documents: Sequence[Document], settings: MeasurementSettings, rows: Rows
+) -> Iterator[tuple[Ablated, Sequence[Document]]]:
+    """Measure the rows on each batch of documents, and yield it with them."""
+    for some in batches(documents):
+        batch = Ablated(model, some, [row.trial for row in rows.values()], settings)
+        batch.measure(list(rows.values()), lambda _: None)
+        yield batch, some
 
 
 def measured(
@@ -107,16 +145,12 @@ def measured(
     """
     systems = SYSTEMS | {name: BASE._replace(name=name) for name in ORDER_OF}
     rows = {
-        (name, ratio): Row(Trial(system, ratio))
-        for ratio in RATIOS
-        for name, system in systems.items()
+        (name, ratio): Row(Trial(systems[name], ratio)) for ratio, name in product(RATIOS, systems)
     }
     values: dict[tuple[str, float], list[Tensor]] = {key: [] for key in rows}
     near: list[Tensor] = []
     correlation: list[Tensor] = []
-    for some in batches(documents):
-        batch = Mixed(model, some, [row.trial for row in rows.values()], settings)
-        batch.measure(list(rows.values()), lambda _: None)
+    for batch, some in read(model, documents, settings, rows):
         for key, row in rows.items():
             masks = batch.kept(row.trial, settings.kv, Clock(model.device)).unbind(1)
             for mask, document in zip(masks, some, strict=True):
@@ -162,29 +196,22 @@ def by_tokens(
     """Return the facts found and the difference from KVzip, by the number of tokens of values."""
     told = {}
     for size in sorted({one for some in sizes for one in some}):
-        pairs = [
-            [
-                (float(this), float(that))
-                for this, that, one in zip(*each, strict=True)
-                if one == size
-            ]
-            for each in zip(row.found, base.found, sizes, strict=True)
+        documents = [
+            [(this, that) for this, that, tokens in zip(*facts, strict=True) if tokens == size]
+            for facts in zip(row.found, base.found, sizes, strict=True)
         ]
-        every = [pair for some in pairs for pair in some]
-        change = [sum(a - b for a, b in some) / len(some) for some in pairs if some]
+        found = [this for pairs in documents for this, _ in pairs]
+        change = [sum(a - b for a, b in pairs) / len(pairs) for pairs in documents if pairs]
         told[size] = {
-            "facts": len(every),
-            "needles": sum(this for this, _ in every) / len(every),
+            "facts": len(found),
+            "needles": sum(found) / len(found),
             "against KVzip": list(interval(change, seed)),
         }
     return told
 
 
 def compare(
-    rows: dict[tuple[str, float], Row],
-    ratios: dict[str, dict[str, Any]],
-    judged: Sequence[float],
-    seed: int,
+    rows: Rows, ratios: dict[str, dict[str, Any]], judged: Sequence[float], seed: int
 ) -> None:
     """Add the differences of variants from KVzip and HubKV that the command's run does not have."""
     asked: list[Asked] = []
@@ -192,17 +219,15 @@ def compare(
         for against in ("KVzip", "HubKV"):
             owned = name == "HubKV" and ratio in judged
             if name not in (against, "KVzip") and not owned:
-                other = rows[against, ratio]
                 into = ratios[str(ratio)][name].setdefault(f"against {against}", {})
-                asked.append(
-                    (into, "needles", differences(needle_shares(row), needle_shares(other)))
-                )
-                asked.append((into, "bits", differences(row.bits, other.bits)))
+                asked += facts_and_bits(into, row, rows[against, ratio])
     answer(asked, seed)
 
 
-Asked = tuple[dict[str, Any], str, list[float]]
-"""The dictionary for a result, the result's name, and a difference for each document."""
+def facts_and_bits(into: dict[str, Any], row: Row, other: Row) -> list[Asked]:
+    """Return the differences of two rows in facts and in bits."""
+    facts = differences(needle_shares(row), needle_shares(other))
+    return [(into, "needles", facts), (into, "bits", differences(row.bits, other.bits))]
 
 
 def answer(asked: Sequence[Asked], seed: int) -> None:
@@ -213,55 +238,27 @@ def answer(asked: Sequence[Asked], seed: int) -> None:
         into[f"p of {what}"] = p
 
 
-class Shuffled(Batch):
-    """A batch in which GraphKV may build its graph from the keys of other tokens."""
-
-    def kept(self, trial: Trial, kv: Any, clock: Clock) -> Tensor:
-        """Return a mask of the entries that a trial keeps."""
-        if not trial.system.name.endswith(SHUFFLED):
-            return super().kept(trial, kv, clock)
-        assert trial.ratio is not None
-        scores, _ = self.panel.scores(self.prompt, trial, kv)
-        draw = torch.Generator().manual_seed(self.settings.seed)
-        order = torch.randperm(self.prompt.input_ids.shape[1], generator=draw)
-        layers = [
-            SimpleNamespace(whole=(keys[:, :, order], values))
-            for keys, values in (layer.whole for layer in self.cache.whole_layers())
-        ]
-        cache = SimpleNamespace(whole_layers=lambda: layers)
-        prompt: Any = SimpleNamespace(cache=cache, valid=self.prompt.valid)
-        return kept_entries(trial.system, prompt, scores, trial.ratio, self.settings.reading, kv)
-
-
 def graphs(
     model: Any, documents: Sequence[Document], settings: MeasurementSettings
 ) -> list[dict[str, Any]]:
     """Return how GraphKV differs from its base, and from GraphKV with the keys of other tokens."""
-    rows: dict[tuple[str, float], Row] = {}
-    asked = [(base, ratio) for base in GRAPH_BASES for ratio in GRAPH_RATIOS]
-    for base, ratio in asked:
+    rows: Rows = {}
+    for base, ratio in product(GRAPH_BASES, GRAPH_RATIOS):
         system = system_named(f"{base}+graphkv")
-        same = system._replace(name=system.name + SHUFFLED)
-        for one in (system_named(base), system, same):
+        shuffled = system._replace(name=system.name + SHUFFLED)
+        for one in (system_named(base), system, shuffled):
             rows[one.name, ratio] = Row(Trial(one, ratio))
-    for some in batches(documents):
-        batch = Shuffled(model, some, [row.trial for row in rows.values()], settings)
-        batch.measure(list(rows.values()), lambda _: None)
+    for _ in read(model, documents, settings, rows):
+        pass
     found: list[dict[str, Any]] = []
     samples: list[Asked] = []
-    for base, ratio in asked:
-        alone, graph, same = (
-            needle_shares(rows[name, ratio])
-            for name in (base, f"{base}+graphkv", f"{base}+graphkv{SHUFFLED}")
-        )
-        told: dict[str, Any] = {"base": base, "ratio": ratio}
-        told["needles"] = [sum(one) / len(one) for one in (alone, graph, same)]
+    for base, ratio in product(GRAPH_BASES, GRAPH_RATIOS):
+        names = base, f"{base}+graphkv", f"{base}+graphkv{SHUFFLED}"
+        alone, graph, shuffled = shares = [needle_shares(rows[name, ratio]) for name in names]
+        told = {"base": base, "ratio": ratio, "needles": [sum(one) / len(one) for one in shares]}
         found.append(told)
-        for name, pair in (
-            ("shuffled against base", (same, alone)),
-            ("graph against shuffled", (graph, same)),
-        ):
-            samples.append((told, name, differences(*pair)))
+        samples.append((told, "shuffled against base", differences(shuffled, alone)))
+        samples.append((told, "graph against shuffled", differences(graph, shuffled)))
     answer(samples, settings.seed)
     return found
 
@@ -307,8 +304,7 @@ def modes_of(rows: dict[tuple[str, str], Row], seed: int) -> dict[str, Any]:
         if row is not append:
             into = told["against append"] = {}
             asked.append((into, "deviation", differences(row.relative, append.relative)))
-            asked.append((into, "bits", differences(row.bits, append.bits)))
-            asked.append((into, "needles", differences(needle_shares(row), needle_shares(append))))
+            asked += facts_and_bits(into, row, append)
     answer(asked, seed)
     return found
 

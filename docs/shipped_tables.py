@@ -1,22 +1,26 @@
-"""Tables of the docs from runs of `python -m optimized` on the shipped models.
+"""Tables and charts of docs/results.md, from runs of `python -m optimized` on the shipped models.
 
 There is one run for each reading: docs/shipped/words/remedied.json and letter.json, as the command
 wrote them. facts.json beside them is written by docs/shipped_ablations.py. The model of bytes has
-the same files.
+the same files. What the pages say of them is typed there, and docs/test_shipped.py compares the
+numbers.
 """
 
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from drawing import DOCS, FOLDER
+
 from optimized.bench.report import markdown
 from optimized.readings import READINGS
+from optimized.study import chart
+from optimized.study.significance import chances, differences, holm
 from optimized.study.table import widen
 
-RUNS = Path(__file__).parent / "shipped"
+RUNS = DOCS / "shipped"
 Figures = dict[str, Any]
 
 CLAIMS = {
@@ -30,54 +34,31 @@ SLACK = 0.5
 """Tolerance of budgets in percent, for positions and offsets stored with the entries."""
 
 
+def read(model: str, name: str) -> Figures:
+    """Return a file of docs/shipped."""
+    return json.loads((RUNS / model / f"{name}.json").read_text())
+
+
 def tables() -> dict[str, str]:
     """Return the tables by the names of the files that the docs include."""
-    return {
-        f"{folder.name}_{name}": re.sub(r"(?<=\d)%", " %", text)
-        for folder in sorted(RUNS.iterdir())
-        for name, text in of_model(folder).items()
-    }
-
-
-def of_model(folder: Path) -> dict[str, str]:
-    """Return the tables of one model."""
-    runs = {
-        reading: json.loads((folder / f"{reading}.json").read_text())
-        for reading in reversed(READINGS)
-    }
-    first, parts = runs["remedied"], json.loads((folder / "facts.json").read_text())
-    return {
-        "run": about(first),
-        "evicted": markdown(evicted(first)),
-        "stored": markdown(stored(first)),
-        "chance": markdown(against_chance(first)),
-        "budgets": best(first),
-        "modes": markdown(modes(parts)),
-        "facts_run": about_facts(parts),
-        "facts": markdown(facts(parts, first)),
-        "heads": markdown(heads(parts)),
-        "tokens": markdown(tokens(parts)),
-        "graph": markdown(graph(parts)),
-    } | {name: markdown(compared(runs, claim)) for name, claim in CLAIMS.items()}
-
-
-def about(run: Figures) -> str:
-    """Return a sentence on the documents and versions of a run."""
-    full, documents = run["rows"][0], run["documents"]["lengths"]
-    lengths = ", ".join(map(str, sorted(set(documents))))
-    versions = run["versions"]
-    return (
-        f"{len(documents)} documents of {lengths} tokens with {run['command']['needles']} facts "
-        f"each, seed {run['command']['seed']}, torch {versions['torch']}, transformers "
-        f"{versions['transformers']}. With the full cache the model finds "
-        f"{full['needle_accuracy']:.1%} of the facts at {full['bits_per_byte']:.3f} bits per "
-        "byte.\n"
-    )
-
-
-def hidden(run: Figures) -> int:
-    """Return the number of facts hidden in the documents of a run."""
-    return run["command"]["needles"] * len(run["documents"]["lengths"])
+    found = {}
+    for model in ("bytes", "words"):
+        runs = {reading: read(model, reading) for reading in reversed(READINGS)}
+        first, parts = runs["remedied"], read(model, "facts")
+        made = {
+            "evicted": evicted(first),
+            "stored": stored(first),
+            "chance": against_chance(first),
+            "budgets": budgets(first),
+            "modes": modes(parts),
+            "facts": facts(parts, first),
+            "heads": heads(parts),
+            "tokens": tokens(parts),
+            "graph": graph(parts),
+        } | {name: compared(runs, claim) for name, claim in CLAIMS.items()}
+        for name, lines in made.items():
+            found[f"{model}_{name}"] = re.sub(r"(?<=\d)%", " %", markdown(lines))
+    return found
 
 
 def evicted(run: Figures) -> Iterator[list[str]]:
@@ -86,14 +67,16 @@ def evicted(run: Figures) -> Iterator[list[str]]:
     ratios = sorted({ratio for _, ratio in rows})
     yield ["", *(f"{ratio:.0%} removed" for ratio in ratios)]
     for system in dict.fromkeys(system for system, _ in rows):
-        yield [system, *(cell(rows[system, ratio]) for ratio in ratios)]
-
-
-def cell(row: Figures) -> str:
-    """Return facts and the change in bits of one row."""
-    if row["refused"] is not None:
-        return "refused"
-    return f"{row['needle_accuracy']:.0%}, {row['bits_change']:+.3f}"
+        cells = [rows[system, ratio] for ratio in ratios]
+        yield [
+            system,
+            *(
+                "refused"
+                if row["refused"] is not None
+                else f"{row['needle_accuracy']:.0%}, {row['bits_change']:+.3f}"
+                for row in cells
+            ),
+        ]
 
 
 def stored(run: Figures) -> Iterator[list[str]]:
@@ -102,32 +85,19 @@ def stored(run: Figures) -> Iterator[list[str]]:
     for row in run["rows"]:
         if row["store"] is not None or row["system"] == "full":
             change = "" if row["system"] == "full" else f" ({row['bits_change']:+.4f})"
-            yield [
-                row["system"],
-                f"{row['stored_percent']:.1f} %",
-                f"{row['needle_accuracy']:.1%}",
-                f"{row['bits_per_byte']:.4f}{change}",
-            ]
+            bits = f"{row['bits_per_byte']:.4f}{change}"
+            size = f"{row['stored_percent']:.1f} %"
+            yield [row["system"], size, f"{row['needle_accuracy']:.1%}", bits]
 
 
 def compared(runs: dict[str, Figures], claim: str) -> Iterator[list[str]]:
     """Yield the differences of one claim under both readings, with their intervals."""
-    yield [
-        "",
-        "removed",
-        *(f"{what}, {reading}" for reading in runs for what in ("bits", "facts")),
-    ]
-    verdicts = {
-        reading: {
-            (one["system"], one["ratio"]): one for one in run["verdicts"] if one["claim"] == claim
-        }
-        for reading, run in runs.items()
-    }
-    for system, ratio in verdicts["remedied"]:
-        both = [verdicts[reading][system, ratio] for reading in runs]
-        facts = hidden(runs["remedied"])
-        cells = [text for one in both for text in judged(one, facts)]
-        yield [system, "" if ratio is None else f"{ratio:.0%}", *cells]
+    yield ["", "removed", *(f"{what}, {name}" for name in runs for what in ("bits", "facts"))]
+    both = [[one for one in run["verdicts"] if one["claim"] == claim] for run in runs.values()]
+    for same in zip(*both, strict=True):
+        ratio = same[0]["ratio"]
+        cells = [text for one in same for text in judged(one, hidden(runs["remedied"]))]
+        yield [same[0]["system"], "" if ratio is None else f"{ratio:.0%}", *cells]
 
 
 def against_chance(run: Figures) -> Iterator[list[str]]:
@@ -138,12 +108,22 @@ def against_chance(run: Figures) -> Iterator[list[str]]:
             yield [one["system"], *judged(one, hidden(run))]
 
 
-def best(run: Figures) -> str:
-    """Return the table of the best systems for each byte budget, if SciPy is installed."""
-    try:
-        return markdown(budgets(run))
-    except ImportError as reason:
-        return f"Not told: {reason}.\n"
+def judged(one: Figures, facts: int) -> tuple[str, str]:
+    """Return differences with their intervals, bold where the verdict is a difference."""
+    bits, needles = (sign != "=" for sign in one["signs"])
+    return spread(one["bits"], "+.4f", bits), spread(widen(one["needles"], facts), "+.1%", needles)
+
+
+def hidden(run: Figures) -> int:
+    """Return the number of facts hidden in the documents of a run."""
+    return run["command"]["needles"] * len(run["documents"]["lengths"])
+
+
+def spread(interval: Sequence[float], form: str, sure: bool = False) -> str:
+    """Return a mean with its interval, bold where a test finds that it is not 0."""
+    middle, low, high = (format(bound, form) for bound in interval)
+    text = f"{middle} ({low} … {high})"
+    return f"**{text}**" if sure else text
 
 
 def budgets(run: Figures) -> Iterator[list[str]]:
@@ -152,29 +132,22 @@ def budgets(run: Figures) -> Iterator[list[str]]:
     A comparison of the run uses the run's p-value. The other comparisons of a row are corrected
     together.
     """
-    from optimized.study.significance import chances, differences, holm
-
-    judged = {
+    known = {
         (what, frozenset(((one["system"], one["ratio"]), (one["against"], one["ratio"])))): p
         for one in run["verdicts"]
         for what, p in zip(("bits", "needles"), one["p"], strict=True)
     }
-    yield [
-        "bytes",
-        "most facts",
-        "no certain difference from it",
-        "text nearest to the full cache",
-        "no certain difference from it",
-    ]
+    same = "no certain difference from it"
+    yield ["bytes", "most facts", same, "text nearest to the full cache", same]
     for budget in BUDGETS:
         ranked = {what: ranking(run, budget, of) for what, of in GOOD.items()}
         asked = {
             pair(what, best, row): differences(GOOD[what](best), GOOD[what](row))
             for what, (best, *others) in ranked.items()
             for row in others
-            if pair(what, best, row) not in judged
+            if pair(what, best, row) not in known
         }
-        p = judged | dict(zip(asked, holm(chances(list(asked.values()), seed=0)), strict=True))
+        p = known | dict(zip(asked, holm(chances(list(asked.values()), seed=0)), strict=True))
         line = [f"{budget:.0f} %"]
         for what, (best, *others) in ranked.items():
             alike = [row["system"] for row in others if p[pair(what, best, row)] > SURE]
@@ -212,35 +185,11 @@ def modes(measured: Figures) -> Iterator[list[str]]:
     yield ["", "deviation of attention", "bits, against the full cache", "bits, against appending"]
     for preset, rows in measured["modes"].items():
         for mode, row in rows.items():
-            change = row.get("against append")
-            moved = change is not None and change["p of deviation"] <= SURE
-            yield [
-                f"{preset}, {mode}",
-                spread(row["deviation"], ".1%", moved),
-                spread(row["bits"], "+.4f"),
-                ""
-                if change is None
-                else spread(change["bits"], "+.4f", change["p of bits"] <= SURE),
-            ]
-
-
-def spread(interval: Sequence[float], form: str, sure: bool = False) -> str:
-    """Return a mean with its interval, bold where a test finds that it is not 0."""
-    middle, low, high = (format(bound, form) for bound in interval)
-    text = f"{middle} ({low} … {high})"
-    return f"**{text}**" if sure else text
-
-
-def about_facts(measured: Figures) -> str:
-    """Return sentences on the run of shipped_ablations.py, and on the clustering of scores."""
-    about = measured["about"]
-    middle, low, high = (format(bound, ".2f") for bound in measured["autocorrelation"])
-    return (
-        f"{about['documents']} documents with {about['needles']} facts each, torch "
-        f"{about['torch']}. The autocorrelation of KVzip's scores at distance 1 is {middle} "
-        f"({low} … {high}). {measured['near_1']:.1%} of them are 0.999 or more; the head with "
-        f"most has {measured['near_1_in_one_head']:.1%}.\n"
-    )
+            bits, against, moved = spread(row["bits"], "+.4f"), "", False
+            if change := row.get("against append"):
+                moved = change["p of deviation"] <= SURE
+                against = spread(change["bits"], "+.4f", change["p of bits"] <= SURE)
+            yield [f"{preset}, {mode}", spread(row["deviation"], ".1%", moved), bits, against]
 
 
 def facts(measured: Figures, run: Figures) -> Iterator[list[str]]:
@@ -259,17 +208,15 @@ def facts(measured: Figures, run: Figures) -> Iterator[list[str]]:
                 sure = change["p of needles"] <= SURE
                 cells[-1] += ": " + spread(widen(change["needles"], hidden(run)), "+.1%", sure)
             elif name == "HubKV":
-                cells[-1] += ": " + list(judged(by_run[ratio], hidden(run)))[1]
+                cells[-1] += ": " + judged(by_run[ratio], hidden(run))[1]
         yield [name, *cells]
 
 
 def heads(measured: Figures) -> Iterator[list[str]]:
     """Yield how much of the facts the heads keep, at the ratio where HubKV differs most."""
-    rows = measured["ratios"]["0.95"]
     yield ["", "bits per byte", "of values kept", "of heads with some, with all"]
-    for name, row in rows.items():
-        shares = (f"{row[what]:.1%}" for what in ("kept", "whole"))
-        yield [name, f"{row['bits_per_byte']:.3f}", *shares]
+    for name, row in measured["ratios"]["0.95"].items():
+        yield [name, f"{row['bits_per_byte']:.3f}", f"{row['kept']:.1%}", f"{row['whole']:.1%}"]
 
 
 def tokens(measured: Figures) -> Iterator[list[str]]:
@@ -281,24 +228,53 @@ def tokens(measured: Figures) -> Iterator[list[str]]:
         cells = []
         for rows in ratios.values():
             alone, refined = (rows[name]["by tokens"][size] for name in ("KVzip", "HubKV"))
-            bounds = widen(refined["against KVzip"], one["facts"])[1:]
-            low, high = (format(bound, "+.1%") for bound in bounds)
-            cells.append(f"{alone['needles']:.1%} → {refined['needles']:.1%} ({low} … {high})")
+            _, low, high = widen(refined["against KVzip"], one["facts"])
+            shares = f"{alone['needles']:.1%} → {refined['needles']:.1%}"
+            cells.append(f"{shares} ({low:+.1%} … {high:+.1%})")
         yield [f"{size} token{'s' if int(size) > 1 else ''}", str(one["facts"]), *cells]
 
 
 def graph(measured: Figures) -> Iterator[list[str]]:
     """Yield the facts that GraphKV finds, with its own graph and with keys of other tokens."""
     yield ["", "removed", "base", "GraphKV", "keys of other tokens", "the graph's own share"]
+    facts = measured["about"]["documents"] * measured["about"]["needles"]
     for row in measured["graph"]:
         cells = [f"{share:.1%}" for share in row["needles"]]
         sure = row["p of graph against shuffled"] <= SURE
-        facts = measured["about"]["documents"] * measured["about"]["needles"]
         share = spread(widen(row["graph against shuffled"], facts), "+.1%", sure)
         yield [row["base"], f"{row['ratio']:.0%}", *cells, share]
 
 
-def judged(one: Figures, facts: int) -> Iterator[str]:
-    """Yield differences with their intervals, bold where the verdict is a difference."""
-    yield spread(one["bits"], "+.4f", one["signs"][0] in "+-")
-    yield spread(widen(one["needles"], facts), "+.1%", one["signs"][1] in "+-")
+def draw_charts() -> None:
+    """Draw the charts of facts and of bits against bytes."""
+    for name, (figure, systems) in CHARTS.items():
+        rows = read(name.partition("_")[0], "remedied")["rows"]
+        needles = figure == "needle_accuracy"
+        svg = chart.quality_against_bytes(
+            chart.series([row for row in rows if systems(row)], figure),
+            "facts found" if needles else "bits per byte above the full cache",
+            rows[0]["needle_accuracy"] if needles else 0.0,
+            needles,
+        )
+        assert svg is not None
+        (FOLDER / f"{name}.svg").write_text(svg)
+
+
+def refined_by(refinement: str) -> Callable[[Figures], bool]:
+    """Return whether a row is a system of a refinement, or one that it refines."""
+    systems = {row["system"] for row in read("words", "remedied")["rows"]}
+    refined = {system for system in systems if system.endswith(f"+{refinement}")}
+    both = refined | {system.removesuffix(f"+{refinement}") for system in refined}
+    return lambda row: row["store"] is None and row["system"] in both
+
+
+CHARTS: dict[str, tuple[str, Callable[[Figures], bool]]] = {
+    "words_chart_facts": ("needle_accuracy", lambda _: True),
+    "words_chart_text": ("bits_change", lambda _: True),
+    "words_chart_hubkv": ("needle_accuracy", refined_by("hubkv")),
+    "words_chart_graphkv": ("needle_accuracy", refined_by("graphkv")),
+    "words_chart_quantised": ("bits_change", lambda row: row["store"] is not None),
+    "bytes_chart_facts": ("needle_accuracy", lambda _: True),
+    "bytes_chart_text": ("bits_change", lambda _: True),
+}
+"""For each chart the figure, and which rows of the run it shows."""

@@ -2,13 +2,13 @@
 
 import re
 from collections import Counter
-from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers, processors, trainers
 from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from optimized.tiny import BEGIN, END, MODELS
+from optimized.tiny import BEGIN, BYTES, END, WORDS
 from optimized.tiny.corpus import files
 
 MARKS = [BEGIN, END]
@@ -22,19 +22,13 @@ WORD = "(?<![A-Za-z])[a-z]{3,}(?![A-Za-z])"
 OFTEN = 100
 """The least number of occurrences in the corpus of a word that facts are made of."""
 
-
-def letters() -> list[str]:
-    """Return the character that stands for each byte in a byte-level vocabulary."""
-    seen = [byte for byte in range(256) if chr(byte).isprintable() and chr(byte) != " "]
-    unseen = [byte for byte in range(256) if byte not in seen]
-    codes = {byte: byte for byte in seen}
-    codes |= {byte: 256 + place for place, byte in enumerate(unseen)}
-    return [chr(codes[byte]) for byte in range(256)]
+LETTERS = [letter for _, letter in sorted(bytes_to_unicode().items())]
+"""The character that stands for each byte in a byte-level vocabulary."""
 
 
 def of_bytes() -> Tokenizer:
     """Return a tokenizer whose token ids are the values of bytes."""
-    bare = Tokenizer(BPE({letter: byte for byte, letter in enumerate(letters())}, []))
+    bare = Tokenizer(BPE({letter: byte for byte, letter in enumerate(LETTERS)}, []))
     bare.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     bare.add_special_tokens(MARKS)
     return bare
@@ -49,7 +43,7 @@ def of_words() -> Tokenizer:
     trainer = trainers.BpeTrainer(
         vocab_size=PIECES,
         special_tokens=MARKS,
-        initial_alphabet=letters(),
+        initial_alphabet=LETTERS,
         show_progress=False,
     )
     bare.train_from_iterator(files("train").values(), trainer)
@@ -81,17 +75,8 @@ def common_words(tokenizer: PreTrainedTokenizerFast) -> list[str]:
     return [word for word in often if len(tokenizer.tokenize(word)) == 1]
 
 
-MAKERS = {"bytes": of_bytes, "words": of_words}
-
-
-def save(name: str, folder: Path) -> None:
-    """Write a tokenizer's files; for the one of words also the list of words of one token."""
-    made = finished(MAKERS[name]())
-    made.save_pretrained(folder)
-    if name == "words":
-        (folder / "words.txt").write_text("\n".join(common_words(made)) + "\n")
-
-
 if __name__ == "__main__":
-    for name, folder in MODELS.items():
-        save(name, folder)
+    finished(of_bytes()).save_pretrained(BYTES)
+    made = finished(of_words())
+    made.save_pretrained(WORDS)
+    (WORDS / "words.txt").write_text("\n".join(common_words(made)) + "\n")

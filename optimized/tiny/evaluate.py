@@ -5,11 +5,10 @@
 
 import sys
 from collections.abc import Iterable
-from itertools import islice
+from itertools import islice, product
 from math import log
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,22 +19,17 @@ from optimized.tiny.corpus_tokenizer import TokenizedCorpus
 from optimized.tiny.tasks import REPEAT, Fact, facts, hidden
 
 
-class Needle(NamedTuple):
-    """A context of held-out text, and a fact hidden in it."""
-
-    context: list[int]
-    fact: Fact
-
-
-def needle(on: TokenizedCorpus, seed: int, length: int, distractors: int = 0) -> Needle:
-    """Return a fact, hidden with distractors in `length` tokens of held-out text.
+def needle(
+    on: TokenizedCorpus, seed: int, length: int, distractors: int = 0
+) -> tuple[list[int], Fact]:
+    """Return `length` tokens of held-out text, and a fact that is hidden in it with distractors.
 
     Seeds of training are strings, so no integer seed repeats a training sample.
     """
     rng = Random(seed)
     known = facts(rng, 1 + distractors, on.words)
     pieces = hidden(on, rng, known, length, "heldout")
-    return Needle([token for text, _ in pieces for token in text], rng.choice(known))
+    return [token for text, _ in pieces for token in text], rng.choice(known)
 
 
 @torch.inference_mode()
@@ -100,12 +94,10 @@ def bits_per_byte(
 def main(folder: Path) -> None:
     """Print every figure."""
     model, on = LlamaForCausalLM.from_pretrained(folder).eval(), TokenizedCorpus(folder)
-    for length in (256, 512, 1024, 1900):
-        for distractors in (0, 3):
-            for restated in (False, True):
-                share = needle_accuracy(model, on, length, range(200), distractors, restated)
-                way = "restated" if restated else "asked"
-                print(f"needles, {length} tokens, {distractors} others, {way}: {share:.1%}")
+    for length, distractors, restated in product((256, 512, 1024, 1900), (0, 3), (False, True)):
+        share = needle_accuracy(model, on, length, range(200), distractors, restated)
+        way = "restated" if restated else "asked"
+        print(f"needles, {length} tokens, {distractors} others, {way}: {share:.1%}")
     for length in (256, 512, 950):
         print(f"repeats {length} tokens: {repeat_accuracy(model, on, length):.1%}")
     for length in (512, 1024, 2047):

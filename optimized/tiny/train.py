@@ -7,7 +7,6 @@ checkpoint sees the same batches as an uninterrupted one.
 import argparse
 import os
 import shutil
-import time
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,7 +20,6 @@ from optimized.tiny import MODELS
 from optimized.tiny.configs import MUON, PLANS, Plan, Stage
 from optimized.tiny.corpus_tokenizer import TokenizedCorpus
 from optimized.tiny.evaluate import bits_per_byte, needle_accuracy
-from optimized.tiny.muon import Muon
 from optimized.tiny.tasks import draw_task_row
 
 
@@ -45,11 +43,9 @@ def filled(on: TokenizedCorpus, rng: Random, stage: Stage) -> tuple[list[int], l
     """Return the `length + 1` tokens of a row, filled with concatenated pieces, and weights."""
     found, weights = [on.begin], [0.0]
     while len(found) <= stage.length:
-        for text, weight in draw_task_row(on, rng, stage.length, stage.shares):
+        for text, weight in [*draw_task_row(on, rng, stage.length, stage.shares), ([on.end], 1.0)]:
             found += text
             weights += [weight] * len(text)
-        found.append(on.end)
-        weights.append(1.0)
     return found[: stage.length + 1], weights[: stage.length + 1]
 
 
@@ -62,28 +58,22 @@ def batch(on: TokenizedCorpus, plan: Plan, seed: int, step: int) -> tuple[Tensor
 
 
 def optimizers(model: LlamaForCausalLM, plan: Plan) -> dict[str, torch.optim.Optimizer]:
-    """Return Muon for the matrices of the layers, and AdamW for the other weights."""
+    """Return Muon for the matrices of the layers, and AdamW for the other weights.
+
+    Muon orthogonalises in bfloat16, which is slow on a CPU that emulates it.
+    """
     inside = [weight for weight in model.model.layers.parameters() if weight.ndim == 2]
     taken = {id(weight) for weight in inside}
     rest = [weight for weight in model.parameters() if id(weight) not in taken]
     return {
-        "muon": Muon(inside, lr=MUON, decay=0.02),
+        "muon": torch.optim.Muon(inside, lr=MUON, weight_decay=0.02),
         "adam": torch.optim.AdamW(rest, lr=plan.adam, betas=(0.9, 0.95), weight_decay=0.0),
     }
 
 
-def save(state: dict[str, Any], file: Path) -> None:
-    """Write a checkpoint atomically."""
-    beside = file.with_suffix(".part")
-    torch.save(state, beside)
-    os.replace(beside, file)
-
-
 def export(model: LlamaForCausalLM, tokenizer: Path, folder: Path) -> None:
     """Write a pretrained model, with weights in float16 and float32 as the dtype of computation."""
-    halved = LlamaForCausalLM(model.config)
-    halved.load_state_dict(model.state_dict())
-    halved.half().save_pretrained(folder)
+    model.half().save_pretrained(folder)
     shape = LlamaConfig.from_pretrained(folder)
     shape.dtype = torch.float32
     shape.save_pretrained(folder)
@@ -92,8 +82,8 @@ def export(model: LlamaForCausalLM, tokenizer: Path, folder: Path) -> None:
             shutil.copy(file, folder)
 
 
-def arguments() -> argparse.Namespace:
-    """Return the parsed command line."""
+def main() -> None:
+    """Train to the last step, then write the model."""
     parser = argparse.ArgumentParser(prog="python -m optimized.tiny.train")
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("--checkpoint", type=Path, required=True, help="the file to resume from")
@@ -102,27 +92,21 @@ def arguments() -> argparse.Namespace:
     on_gpu = "cuda" if torch.cuda.is_available() else "cpu"
     parser.add_argument("--device", default=on_gpu)
     parser.add_argument("--bf16", action="store_true", help="slower on a CPU that emulates it")
-    parser.add_argument("--minutes", type=float, default=3.0, help="time between checkpoints")
-    return parser.parse_args()
-
-
-def main() -> None:
-    """Train to the last step, then write the model."""
-    given = arguments()
+    given = parser.parse_args()
     torch.manual_seed(given.seed)
     folder, plan = MODELS[given.model], PLANS[given.model]
     on = TokenizedCorpus(folder)
     model = LlamaForCausalLM(config(plan, on)).to(given.device)
     chosen = optimizers(model, plan)
     rates = {"muon": MUON, "adam": plan.adam}
-    state: dict[str, Any] = {"step": 0, "seconds": 0.0, "losses": [], "figures": []}
+    start, losses = 0, []
     if given.checkpoint.exists():
-        state = torch.load(given.checkpoint, map_location=given.device)
+        state: dict[str, Any] = torch.load(given.checkpoint, map_location=given.device)
+        start = state["step"]
         model.load_state_dict(state["model"])
         for name, optimizer in chosen.items():
             optimizer.load_state_dict(state[name])
-    start = saved = time.monotonic() - state["seconds"]
-    for step in range(state["step"], plan.steps):
+    for step in range(start, plan.steps):
         found, weights = (part.to(given.device) for part in batch(on, plan, given.seed, step))
         with torch.autocast(found.device.type, torch.bfloat16, enabled=given.bf16):
             logits = model(input_ids=found[:, :-1], use_cache=False).logits
@@ -135,24 +119,21 @@ def main() -> None:
                 group["lr"] = rates[name] * plan.rate(step)
             optimizer.step()
             optimizer.zero_grad()
-        hard = scale == scale.max()
-        state["losses"].append((loss.item(), each[hard].mean().item()))
-        state["step"] = step + 1
-        if state["step"] % 20 == 0:
-            recent = torch.tensor(state["losses"][-20:]).mean(0).tolist()
-            words = f"loss {recent[0]:.3f}, answers {recent[1]:.3f}"
-            print(f"{time.monotonic() - start:6.0f} s, step {step + 1}: {words}", flush=True)
-        if state["step"] % 200 == 0:
-            length = min(plan.stage_of(step).length, 1900) - 60
-            share = needle_accuracy(model, on, length, range(20))
-            bits = bits_per_byte(model, on, plan.stage_of(step).length, most=20)
-            state["figures"].append((step + 1, length, share, bits))
+        losses.append((loss.item(), each[scale == scale.max()].mean().item()))
+        done = step + 1
+        if done % 20 == 0:
+            mean, answers = torch.tensor(losses[-20:]).mean(0).tolist()
+            print(f"step {done}: loss {mean:.3f}, answers {answers:.3f}", flush=True)
+        if done % 200 == 0:
+            length = plan.stage_of(step).length
+            share = needle_accuracy(model, on, min(length, 1900) - 60, range(20))
+            bits = bits_per_byte(model, on, length, most=20)
             print(f"        {share:.0%} of needles, {bits:.3f} bits a byte", flush=True)
-        if time.monotonic() - saved > given.minutes * 60 or state["step"] == plan.steps:
-            saved = time.monotonic()
-            state["seconds"] = saved - start
+        if done % 100 == 0 or done == plan.steps:
             kept = {name: optimizer.state_dict() for name, optimizer in chosen.items()}
-            save(state | kept | {"model": model.state_dict()}, given.checkpoint)
+            beside = given.checkpoint.with_suffix(".part")
+            torch.save({"step": done, "model": model.state_dict()} | kept, beside)
+            os.replace(beside, given.checkpoint)
     export(model, folder, given.out or folder)
 
 
