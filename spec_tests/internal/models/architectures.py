@@ -23,7 +23,7 @@ from optimized import models
 from optimized.models.eviction_cache import EvictionLayer
 from optimized.models.layer import WindowLayer
 from spec_tests.index import ROOT
-from spec_tests.internal.models.oracle import NOW, CurrentTurn, Turn, VisibleEntries
+from spec_tests.internal.models.oracle import Turn, VisibleEntries, logits_of_turns
 from spec_tests.internal.models.random_model import logits_after, with_random_weights
 
 TABLE, PAGE = Path(__file__).with_suffix(".json"), ROOT / "docs" / "models.md"
@@ -367,25 +367,6 @@ def is_our_refusal(error: Exception) -> bool:
     return isinstance(error, ValueError | TypeError) and here and " must " in str(error)
 
 
-def masked_logits(stock, ids: Tensor, mask: Tensor, layers: tuple[VisibleEntries, ...]) -> Tensor:
-    """Return the logits of a stock model after its prompt, with a mask on the prompt's tokens."""
-    model = deepcopy(stock)
-    model.set_attn_implementation("oracle")
-    config = model.get_decoder().config
-    states = any("Linear" in type(one).__name__ for one in DynamicCache(config=config).layers)
-    held, read, start = DynamicCache(config=config if states else None), [], 0
-    positions = (mask.cumsum(-1) - 1).clamp(min=0)
-    for turn in (Turn(TOKENS), Turn(TOKENS + QUESTION, layers)):
-        new, token = slice(start, turn.stop), NOW.set(CurrentTurn(turn, mask.bool()))
-        told = dict(input_ids=ids[:, new], position_ids=positions[:, new], past_key_values=held)
-        told |= {"attention_mask": mask[:, : turn.stop]} if states else {}
-        with torch.no_grad():
-            read.append(model(**told, use_cache=True).logits)
-        NOW.reset(token)
-        start = turn.stop
-    return read[-1]
-
-
 def eviction_error(stock, model, ragged: bool) -> float:
     """Return how logits differ between entries evicted here and masked in the stock model.
 
@@ -409,9 +390,12 @@ def eviction_error(stock, model, ragged: bool) -> float:
     prompt.cache.evict(kept)
     ours = logits_after(model, prompt.cache, ids, mask, QUESTION)
     last = VisibleEntries(kept[-1])  # layers without keys of their own attend to these
-    count = stock.get_decoder().config.num_hidden_layers
+    masked, config = deepcopy(stock), stock.get_decoder().config
+    masked.set_attn_implementation("oracle")
+    layers = tuple(pasts.get(n, last) for n in range(config.num_hidden_layers))
+    turns = Turn(TOKENS), Turn(TOKENS + QUESTION, layers)
     return relative_difference(
-        ours, masked_logits(stock, ids, mask, tuple(pasts.get(n, last) for n in range(count)))
+        ours, logits_of_turns(masked, config, ids, mask, turns)[:, -QUESTION:]
     )
 
 

@@ -13,13 +13,9 @@ from spec_tests.internal.models.random_model import (
     attached_model,
     configuration,
     every_architecture,
-    every_main_architecture,
-    generate,
-    logits_after,
     models,
     new_model,
     prompts,
-    stock_model,
     transformers,
 )
 from spec_tests.scorers.largest_allocation import largest
@@ -32,28 +28,6 @@ def test_an_attached_model_gives_the_logits_it_gave(kind):
     with torch.no_grad():
         out = attached_model(kind)(input_ids=ids, attention_mask=mask, position_ids=positions)
     assert_logits(out.logits[mask.bool()], kind, ids, mask)
-
-
-@every_main_architecture
-def test_an_attached_model_generates_what_it_generated(kind):
-    ids, mask = prompts()
-    expected = generate(stock_model(kind), ids, mask)
-    assert_equal(generate(attached_model(kind), ids, mask), expected)
-
-
-@every_main_architecture
-@pytest.mark.parametrize("chunk", [None, 1, 7])
-def test_a_prompt_in_chunks_gives_the_logits_of_the_whole(kind, chunk):
-    ids, mask = prompts()
-    read = models.prefill(attached_model(kind), ids, mask, chunk=chunk)
-    assert_logits(read.logits[:, None], kind, ids, mask, 1)
-
-
-def test_the_unmodified_model_is_continued_from_a_whole_cache():
-    ids, mask = prompts(3)
-    read = models.prefill(attached_model("llama"), ids[:, :-3], mask[:, :-3])
-    actual = logits_after(attached_model("llama"), read.cache, ids, mask, 3)
-    assert_logits(actual, "llama", ids, mask, 3)
 
 
 @pytest.mark.parametrize("chunk", [None, 700])
@@ -108,3 +82,22 @@ def test_every_call_without_a_cache_of_ours_is_what_it_was(call, implementation)
         with torch.no_grad():
             both.append([attach(model)(**one, **more).logits for one in calls])
     assert_equal(*both)
+
+
+def test_a_model_that_is_detached_is_the_model_it_was():
+    model, ids = models.attach(new_model("llama")), prompts()[0]
+    models.detach(model)
+    assert model.config._attn_implementation == "sdpa"
+    modules = (model.model, *(layer.self_attn for layer in model.model.layers))
+    assert not any(one._forward_pre_hooks for one in modules)
+    with pytest.raises(ValueError, match=r"prepared by `attach\(model\)`, got attn_impl"):
+        models.prefill(model, ids)
+    models.prefill(models.attach(model), ids)
+
+
+def test_attaching_twice_is_attaching_once():
+    model = new_model("llama")
+    models.attach(model)
+    hooks = len(model.model._forward_pre_hooks)
+    models.attach(model)
+    assert len(model.model._forward_pre_hooks) == hooks == 1

@@ -14,12 +14,13 @@ from spec_tests.internal.models.random_model import (
     attached_model,
     every_main_architecture,
     gates,
+    logits_after,
     models,
     prompts,
 )
 
 KEEP = 14
-
+NEVER = optimized.DecodingConfig(1000, 4, "head")
 
 SETTINGS: dict[str, dict] = {name: {} for name in models.SCORERS} | {
     "streaming_llm": {"sinks": 2},
@@ -32,33 +33,24 @@ SETTINGS: dict[str, dict] = {name: {} for name in models.SCORERS} | {
     "fastkvzip": {"weights": gates(optimized)},
 }
 every_scorer = pytest.mark.parametrize("name", models.SCORERS)
-told_of_a_model = pytest.mark.parametrize("name", [n for n in models.SCORERS if n != "random"])
 
 
-def score_prompts(
-    name: str, kind: str, kv=optimized, chunk: int | None = None, row: int | None = None
-):
-    """Return a scorer's scores of the prompts, or of one row without its padding."""
-    ids, mask = prompts()
-    if row is not None:
-        ids, mask = (x[row : row + 1][:, mask[row].bool()] for x in (ids, mask))
-    scorer = models.scorer(name, attached_model(kind), kv, **SETTINGS[name])
+def score_prompts(name: str, kind: str, chunk: int | None = None, rows: int = 2):
+    """Return a scorer's scores of the first prompts."""
+    ids, mask = (x[:rows] for x in prompts())
+    scorer = models.scorer(name, attached_model(kind), **SETTINGS[name])
     prompt = models.prefill(attached_model(kind), ids, mask, chunk=chunk, watch=[scorer.watch])
     return scorer.finish(prompt, KEEP), prompt
 
 
-def kept_sets(scores, valid=None, start: int = 0):
+def kept_sets(scores, valid):
     """Return the masks that half of the budget keeps in each layer."""
-    real = torch.ones(1, TOKENS - start, dtype=torch.bool) if valid is None else valid[:, start:]
-    sets = []
-    for one in scores.scored:
-        ranked = one.scores[..., start:].masked_fill(~real[:, None], -torch.inf)
-        sets.append(reference.retain(ranked, one.protected[..., start:], keep=KEEP))
-    return sets
-
-
-def test_settings_are_of_scorers():
-    assert set(SETTINGS) == set(models.SCORERS)
+    return [
+        reference.retain(
+            one.scores.masked_fill(~valid[:, None], -torch.inf), one.protected, keep=KEEP
+        )
+        for one in scores.scored
+    ]
 
 
 @every_scorer
@@ -68,23 +60,6 @@ def test_a_prompt_in_chunks_keeps_the_sets_of_the_whole(name, kind):
     chunked, _ = score_prompts(name, kind, chunk=7)
     assert_equal(kept_sets(chunked, prompt.valid), kept_sets(whole, prompt.valid))
     assert_equal(chunked.budgets, whole.budgets)
-
-
-@told_of_a_model
-def test_both_implementations_keep_the_same_sets(name):
-    mine, prompt = score_prompts(name, "llama", optimized)
-    other, _ = score_prompts(name, "llama", reference)
-    assert_equal(kept_sets(mine, prompt.valid), kept_sets(other, prompt.valid))
-    assert_equal(mine.budgets, other.budgets)
-
-
-@told_of_a_model
-def test_a_padded_row_keeps_what_it_keeps_alone(name):
-    together, _ = score_prompts(name, "llama")
-    for row, start in ((0, 0), (1, PADDING)):
-        alone, _ = score_prompts(name, "llama", row=row)
-        mine = [one[row : row + 1] for one in kept_sets(together, start=start)]
-        assert_equal(mine, kept_sets(alone, torch.ones(1, TOKENS - start, dtype=torch.bool)))
 
 
 @every_scorer
@@ -176,7 +151,7 @@ def test_graphkv_compares_the_queries_of_all_tokens(kind, chunk):
 def test_kvzip_hears_the_model_repeat_what_it_read():
     ids, _ = prompts()
     asked, chunk, model = torch.tensor([[5, 6]]).expand(2, 2), 9, attached_model("llama")
-    scores, _ = score_prompts("kvzip", "llama", row=0)
+    scores, _ = score_prompts("kvzip", "llama", rows=1)
     for index in range(3):
         text, steps = ids[:, 4 + index * chunk :][:, :chunk], []
         models.prefill(model, torch.cat([ids, asked, text], 1), watch=[steps.append])
@@ -188,3 +163,30 @@ def test_kvzip_hears_the_model_repeat_what_it_read():
             here = slice(4 + index * chunk, 4 + (index + 1) * chunk)
             mine = one.scores[..., here].argsort(-1)
             assert_equal(mine, expected[..., here].argsort(-1))
+
+
+def test_heavy_hitters_gather_the_mass_of_every_query_so_far():
+    ids, mask = prompts(3)
+    model, steps = attached_model("llama"), []
+    cache = models.DecodingTransformersCache(model.config, NEVER, "h2o")
+    models.prefill(model, ids, mask, watch=[steps.append])
+    logits_after(model, cache, ids[:, :TOKENS], mask[:, :TOKENS], TOKENS)
+    logits_after(model, cache, ids, mask, 3)
+    for layer, step in zip(cache.layers, steps, strict=True):
+        drawn = optimized.decoding_read(layer.held).scores
+        seen = dict(queries=step.queries, keys=step.keys, valid=step.valid)
+        assert_as_accurate(drawn, reference.h2o_mass, seen)
+
+
+def test_a_gate_scores_the_hidden_states_of_every_call():
+    ids, mask = prompts(2)
+    model = attached_model("llama")
+    cache = models.DecodingTransformersCache(model.config, NEVER, "fastkvzip", gates(optimized))
+    scorer = models.scorer("fastkvzip", model, weights=gates(optimized))
+    prompt = models.prefill(model, ids, mask, watch=[scorer.watch])
+    logits_after(model, cache, ids[:, :TOKENS], mask[:, :TOKENS], TOKENS)
+    logits_after(model, cache, ids, mask, 2)
+    for layer, one in zip(cache.layers, scorer.finish(prompt, 9).scored, strict=True):
+        drawn = optimized.decoding_read(layer.held).scores
+        assert_equal(drawn.argsort(-1)[0], one.scores.argsort(-1)[0])
+        assert layer.hidden is None

@@ -1,7 +1,7 @@
 """Several threads use one model: no call changes the result of another running call."""
 
 from concurrent.futures import ThreadPoolExecutor
-from threading import Event, get_ident
+from threading import Barrier, Event, get_ident
 
 import pytest
 import torch
@@ -65,3 +65,25 @@ def test_the_first_calls_of_three_threads_compress_as_one_would():
         for call in calls:
             for layer, other in zip(call.result().layers, alone.layers, strict=True):
                 assert_equal(layer.keys, other.keys)
+
+
+def test_two_threads_with_one_model_hear_their_own_prompt():
+    model = models.attach(new_model("llama"))
+    both = [prompts()[0], prompts()[0].flip(1)]
+    alone = [[], []]
+    for ids, steps in zip(both, alone, strict=True):
+        models.prefill(model, ids, watch=[steps.append])
+    # No thread attends in a layer before the other thread has passed its hidden states.
+    barrier = Barrier(2, timeout=20)
+
+    def meet(*_) -> None:
+        barrier.wait()
+
+    for layer in model.model.layers:
+        layer.self_attn.q_proj.register_forward_hook(meet)
+    together = [[], []]
+    with ThreadPoolExecutor(2) as pool:
+        for ids, steps in zip(both, together, strict=True):
+            pool.submit(models.prefill, model, ids, watch=[steps.append])
+    for mine, other in zip(together, alone, strict=True):
+        assert_equal([step.hidden for step in mine], [step.hidden for step in other])
