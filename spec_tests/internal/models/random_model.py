@@ -15,6 +15,13 @@ models = pytest.importorskip("optimized.models")
 TOKENS, PADDING, VOCABULARY = 24, 5, 61
 WINDOW = 7
 MOE = {"num_experts_per_tok": 2, "experts_implementation": "eager"}
+LINEAR = {
+    "layer_types": ["linear_attention", "full_attention"],
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 2,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+}
 LATENT = {
     "kv_lora_rank": 12,
     "q_lora_rank": 8,
@@ -57,14 +64,7 @@ ARCHITECTURES = QUICK | {
         "sliding_window": WINDOW,
         "max_window_layers": 1,
     },
-    "qwen3_5_text": {
-        "head_dim": 8,
-        "layer_types": ["linear_attention", "full_attention"],
-        "linear_num_key_heads": 2,
-        "linear_num_value_heads": 2,
-        "linear_key_head_dim": 8,
-        "linear_value_head_dim": 8,
-    },
+    "qwen3_5_text": {"head_dim": 8, **LINEAR},
     "bamba": {"attn_layer_indices": [1], "mamba_n_heads": 4, "mamba_d_head": 16},
     "falcon_h1": {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_ssm": 64},
     "kimi_linear": LATENT

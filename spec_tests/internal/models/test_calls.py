@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-import optimized
 from spec_tests.accuracy import assert_equal
 from spec_tests.internal.models.random_model import (
     TOKENS,
@@ -17,9 +16,9 @@ from spec_tests.internal.models.random_model import (
     read,
     transformers,
 )
+from spec_tests.internal.models.test_laws import HEX
 
 CONFIG = attached_model("llama").config
-HEX = optimized.HexConfig(density=0.0, block=8, recent=2)
 CALLS = {
     "by position": lambda model, ids, mask, cache: model(ids, mask, None, cache),
     "without positions and mask": lambda model, ids, _, cache: model(ids, past_key_values=cache),

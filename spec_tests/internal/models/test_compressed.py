@@ -21,20 +21,7 @@ from spec_tests.internal.models.random_model import (
     transformers,
     word_tokenizer,
 )
-
-HEX = optimized.HexConfig(density=0.0, block=8, recent=2)
-SYSTEMS = (
-    "random",
-    "streaming_llm@layer",
-    "knorm+hubkv",
-    "h2o+nms",
-    "snapkv+graphkv",
-    "snapkv+graphkv@layer",
-    "pyramidkv",
-    "cake@layer",
-    "expected_attention@model",
-    "kvzip+hubkv",
-)
+from spec_tests.internal.models.test_laws import EVICTING, HEX
 
 
 def inputs_of(padded: bool = True) -> dict:
@@ -63,7 +50,7 @@ def entries(cache) -> list:
     return [(layer.whole, layer.old) for layer in cache.evictable()]
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", [*EVICTING, "random"])
 @pytest.mark.parametrize("reading", ["letter", "remedied"])
 def test_two_lines_do_what_the_statements_under_them_do(name, reading):
     model, inputs = attached_model("llama"), inputs_of(padded=False)

@@ -8,6 +8,7 @@ import torch
 
 import optimized
 from spec_tests.internal.models.random_model import (
+    LINEAR,
     configuration,
     cross,
     generate,
@@ -40,13 +41,6 @@ TILED = SIZES | {
     "temporal_patch_size": 2,
 }
 LAYERS = {"num_hidden_layers": 2, "num_attention_heads": 2, "patch_size": 4}
-LINEAR = {
-    "layer_types": ["linear_attention", "full_attention"],
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 2,
-    "linear_key_head_dim": 8,
-    "linear_value_head_dim": 8,
-}
 QWEN = {
     "image_token_id": IMAGE,
     "video_token_id": IMAGE + 1,

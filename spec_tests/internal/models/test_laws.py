@@ -83,10 +83,15 @@ SOME += ("h2o+hubkv, never evicted", "hex of all at once", "gear")
 """The cases of all architectures; Llama has every case."""
 
 
-def cases(*groups: dict[str, tuple]) -> list[tuple[str, str, bool]]:
-    """Return architecture, case and padding: both for Llama, in turn for all others."""
+def cases(*groups: dict[str, tuple], both: bool = False) -> list[tuple[str, str, bool]]:
+    """Return architecture, case and padding, in turn with and without it, or `both` for Llama."""
     every = [one for group in groups for one in group]
-    found = [("llama", one, padded) for one in every for padded in (False, True)]
+    twice = (False, True) if both or thorough else ()
+    found = [
+        ("llama", one, padded)
+        for turn, one in enumerate(every)
+        for padded in twice or [bool(turn % 2)]
+    ]
     for turn, kind in enumerate(ASKED[1:]):
         known = [one for one in every if one in SOME and (kind in KEYED or one in WHOLE | EVICTING)]
         chosen = known if thorough else (known * 2)[turn % max(1, len(known)) :][: len(known)][:2]
@@ -94,9 +99,9 @@ def cases(*groups: dict[str, tuple]) -> list[tuple[str, str, bool]]:
     return found
 
 
-def of(*groups: dict[str, tuple]):
+def of(*groups: dict[str, tuple], both: bool = False):
     """Run a test for cases of some groups."""
-    return pytest.mark.parametrize(("kind", "case", "padded"), cases(*groups))
+    return pytest.mark.parametrize(("kind", "case", "padded"), cases(*groups, both=both))
 
 
 def new(kind: str, **more):
@@ -134,7 +139,7 @@ def entries(held) -> list:
     return [[vars(layer).get(name) for name in names] for layer in held.layers]
 
 
-@of(EXACT)
+@of(EXACT, both=True)
 def test_what_loses_nothing_answers_turn_by_turn_as_the_model_does(kind, case, padded):
     ids, mask = batch(padded)
     held = read(kind, case, ids, mask)
@@ -254,7 +259,7 @@ def test_questions_that_are_undone_and_copies_leave_no_trace(kind, case, padded)
     assert_equal(generate(attached(kind), ids, mask, held), answers[0])
 
 
-@of(EVICTING, DECODING, STORED, LEFT)
+@of(EVICTING, DECODING, STORED, LEFT, both=True)
 def test_both_implementations_hold_the_same_in_fewer_bytes(kind, case, padded):
     ids, mask = batch(padded)
     more = {kv: {} for kv in (reference, optimized)}

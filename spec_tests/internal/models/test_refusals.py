@@ -20,10 +20,10 @@ from spec_tests.internal.models.random_model import (
     transformers,
     with_random_weights,
 )
+from spec_tests.internal.models.test_laws import HEX
 
 IDS, MASK = prompts()
 ONES = torch.ones_like(MASK)
-HEX = optimized.HexConfig(density=0.0, block=8, recent=2)
 AGAIN = dict(keep=9, interval=4)
 DECODING = optimized.DecodingConfig(10, 4, "layer")
 
