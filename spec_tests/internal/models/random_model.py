@@ -83,7 +83,6 @@ KEYLESS = {"num_kv_shared_layers", "kv_lora_rank"}
 """Settings of models with layers without keys of their own, or with latent rows."""
 KEYED = [kind for kind in ASKED if not KEYLESS & {*ARCHITECTURES[kind]}]
 every_architecture = pytest.mark.parametrize("kind", ASKED)
-every_main_architecture = pytest.mark.parametrize("kind", ["llama", "qwen3"])
 
 
 def cross(kinds: Sequence[str], one: Sequence, other: Sequence) -> list[tuple]:

@@ -28,6 +28,8 @@ def test_an_attached_model_gives_the_logits_it_gave(kind):
     with torch.no_grad():
         out = attached_model(kind)(input_ids=ids, attention_mask=mask, position_ids=positions)
     assert_logits(out.logits[mask.bool()], kind, ids, mask)
+    read = models.prefill(attached_model(kind), ids, mask, chunk=7)
+    assert_logits(read.logits[:, None], kind, ids, mask, 1)
 
 
 @pytest.mark.parametrize("chunk", [None, 700])

@@ -14,9 +14,12 @@ from spec_tests.accuracy import assert_equal
 from spec_tests.internal.models.random_model import (
     PADDING,
     TOKENS,
+    VOCABULARY,
     attached_model,
     generate,
+    logits_after,
     models,
+    new_model,
     prompts,
     transformers,
     word_tokenizer,
@@ -59,14 +62,45 @@ def test_two_lines_do_what_the_statements_under_them_do(name, reading):
 
 
 def test_hex_in_two_lines_is_the_cache_that_reads_all_at_once():
-    model, inputs = attached_model("llama"), inputs_of(padded=False)
-    at_once = models.HexTransformersCache(model.config, HEX)
-    with torch.no_grad():
-        model(input_ids=inputs["input_ids"][:, :-1], past_key_values=at_once)
+    model, ids, settings = attached_model("llama"), prompts(1)[0], HEX._replace(heavy=0.5)
+    at_once = models.HexTransformersCache(model.config, settings)
+    with torch.no_grad():  # three blocks
+        model(ids[:, :-1], past_key_values=at_once)
     for chunk in (None, 7):
-        cache = models.compressed(model, HEX, chunk=chunk, **inputs)
+        cache = models.compressed(model, settings, ids, chunk=chunk)
         for mine, other in zip(cache.layers, at_once.layers, strict=True):
             assert_equal(mine.held.blocks[0].dynamic, other.held.blocks[0].dynamic)
+
+
+READINGS = {
+    "gear": {},
+    "hex-4": {},
+    "streaming_llm>gear": dict(ratio=0.25),
+    "snapkv+graphkv": dict(ratio=0.5),
+}
+
+
+@pytest.mark.parametrize("system", READINGS)
+def test_a_reading_changes_what_is_seen_of_a_prompt(system):
+    model = models.attach(new_model("llama", head_dim=64))  # 128 channels, as HEX-4 needs
+    ids = torch.randint(2, VOCABULARY, (1, 200), generator=torch.Generator().manual_seed(0))
+    caches = [
+        models.compressed(model, system, ids[:, :-3], reading=reading, **READINGS[system])
+        for reading in ("letter", "remedied")
+    ]
+    both = [
+        logits_after(model, cache, ids, torch.ones_like(ids), 200 - cache.get_seq_length())
+        for cache in caches
+    ]
+    assert not torch.allclose(both[0][:, -3:], both[1][:, -3:])
+
+
+def test_a_share_at_every_interval_is_of_the_longest_row():
+    counts = []
+    for how in (dict(ratio=0.75), dict(keep=TOKENS // 4)):
+        cache = models.compressed(attached_model("llama"), "h2o", interval=4, **inputs_of(), **how)
+        counts.append([optimized.decoding_read(layer.held).present for layer in cache.layers])
+    assert_equal(*counts)
 
 
 def entry_counts(cache):
@@ -181,7 +215,7 @@ def test_each_layer_can_have_a_budget_of_its_own(system, padded):
     ids, mask = prompts()
     mask = mask if padded else torch.ones_like(mask)
     counts = mask.sum(-1)
-    for how in (dict(ratio=[0.25, 0.5]), dict(ratio=[0.0, 0.5]), dict(keep=[18, 12])):
+    for how in (dict(ratio=[0.25, 0.5]), dict(ratio=[0.0, 0.5]), dict(keep=[20, 12])):
         cache = models.compressed(attached_model("llama"), system, ids, mask, **how)
         for place, held in enumerate(entry_counts(cache)):
             shares = how.get("ratio")

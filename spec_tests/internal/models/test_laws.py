@@ -1,8 +1,8 @@
 """Laws of a cache: one table of systems, over architectures, with and without padding."""
 
+import functools
 import pickle
 from copy import copy, deepcopy
-from functools import cache
 from io import BytesIO
 from typing import Any
 
@@ -39,30 +39,13 @@ WHOLE: dict[str, tuple] = {
 EXACT: dict[str, tuple] = WHOLE | {
     "hex of all, block by block": (ALL, {}),
     "hex of all at once": (ALL._replace(mode="full"), {}),
-    "h2o+hubkv, never evicted": ("h2o+hubkv", LATE),
-    "knorm, never evicted": ("knorm", LATE),
-    "streaming_llm, never evicted": ("streaming_llm", LATE),
+    **{f"{name}, never": (name, LATE) for name in ("h2o+hubkv", "knorm", "streaming_llm")},
 }
-EVICTING: dict[str, tuple] = {
-    name: (name, HALF)
-    for name in (
-        "kvzip+hubkv",
-        "streaming_llm@layer",
-        "knorm+hubkv",
-        "h2o+nms",
-        "snapkv+graphkv",
-        "snapkv+graphkv@layer",
-        "pyramidkv",
-        "cake@layer",
-        "expected_attention@model",
-    )
-}
-DECODING: dict[str, tuple] = {
-    "h2o, again": ("h2o", AGAIN),
-    "h2o+hubkv, again": ("h2o+hubkv", AGAIN),
-    "h2o+graphkv, again": ("h2o+graphkv", AGAIN),
-    "knorm, again": ("knorm", AGAIN),
-    "streaming_llm, again": ("streaming_llm", AGAIN),
+RANKED = ("kvzip+hubkv", "streaming_llm@layer", "knorm+hubkv", "h2o+nms", "snapkv+graphkv")
+SHARED = ("snapkv+graphkv@layer", "pyramidkv", "cake@layer", "expected_attention@model")
+EVICTING: dict[str, tuple] = {name: (name, HALF) for name in (*RANKED, *SHARED)}
+KEPT = ("h2o", "h2o+hubkv", "h2o+graphkv", "knorm", "streaming_llm")
+DECODING: dict[str, tuple] = {f"{name}, again": (name, AGAIN) for name in KEPT} | {
     "fastkvzip, again": ("fastkvzip", AGAIN | dict(settings={"weights": gates(optimized)})),
 }
 STORED: dict[str, tuple] = {
@@ -73,29 +56,28 @@ STORED: dict[str, tuple] = {
     "kivi-4": ("kivi-4", {}),
     "gear": ("gear", {}),
 }
-LEFT: dict[str, tuple] = {
-    name: (name, HALF)
-    for name in ("snapkv+hubkv@layer>kivi-4", "kvzip>gear", "streaming_llm>kcvt-4")
-}
+CODED = ("snapkv+hubkv@layer>kivi-4", "kvzip>gear", "streaming_llm>kcvt-4")
+LEFT: dict[str, tuple] = {name: (name, HALF) for name in CODED}
 SYSTEMS = EXACT | EVICTING | DECODING | STORED | LEFT
 SOME = ("full", "nothing evicted", "kvzip+hubkv", "snapkv+graphkv", "h2o+hubkv, again", "hex")
-SOME += ("h2o+hubkv, never evicted", "hex of all at once", "gear")
+SOME += ("h2o+hubkv, never", "hex of all at once", "gear")
 """The cases of all architectures; Llama has every case."""
 
 
 def cases(*groups: dict[str, tuple], both: bool = False) -> list[tuple[str, str, bool]]:
     """Return architecture, case and padding, in turn with and without it, or `both` for Llama."""
-    every = [one for group in groups for one in group]
+    names = [case for group in groups for case in group]
     twice = (False, True) if both or thorough else ()
     found = [
-        ("llama", one, padded)
-        for turn, one in enumerate(every)
+        ("llama", case, padded)
+        for turn, case in enumerate(names)
         for padded in twice or [bool(turn % 2)]
     ]
     for turn, kind in enumerate(ASKED[1:]):
-        known = [one for one in every if one in SOME and (kind in KEYED or one in WHOLE | EVICTING)]
+        served = SOME if kind in KEYED else WHOLE | EVICTING
+        known = [case for case in names if case in SOME and case in served]
         chosen = known if thorough else (known * 2)[turn % max(1, len(known)) :][: len(known)][:2]
-        found += [(kind, one, bool((turn + n) % 2)) for n, one in enumerate(chosen)]
+        found += [(kind, case, bool((turn + n) % 2)) for n, case in enumerate(chosen)]
     return found
 
 
@@ -109,13 +91,13 @@ def new(kind: str, **more):
     return new_model(kind, **dict(head_dim=32) | more if kind == "llama" else more)
 
 
-@cache
+@functools.cache
 def stock(kind: str):
     """Return a model that was never attached."""
     return new(kind)
 
 
-@cache
+@functools.cache
 def attached(kind: str):
     """Return the same model, attached."""
     return models.attach(new(kind))
@@ -133,20 +115,20 @@ def read(kind: str, case: str, ids: Tensor, mask: Tensor, **more):
     return models.compressed(attached(kind), system, ids, mask, **how | more)
 
 
-def entries(held) -> list:
+def entries(cache) -> list:
     """Return what each layer holds of the text before the last call."""
     names = ("keys", "values", "old", "held")
-    return [[vars(layer).get(name) for name in names] for layer in held.layers]
+    return [[vars(layer).get(name) for name in names] for layer in cache.layers]
 
 
 @of(EXACT, both=True)
 def test_what_loses_nothing_answers_turn_by_turn_as_the_model_does(kind, case, padded):
     ids, mask = batch(padded)
-    held = read(kind, case, ids, mask)
+    cache = read(kind, case, ids, mask)
     for how in ({}, dict(do_sample=True, top_k=5)):
         expected = generate(stock(kind), ids, mask, **how)
-        assert_equal(generate(attached(kind), ids, mask, held, **how), expected)
-        assert held.get_seq_length() == ids.shape[1] + NEW - 1
+        assert_equal(generate(attached(kind), ids, mask, cache, **how), expected)
+        assert cache.get_seq_length() == ids.shape[1] + NEW - 1
         ids = torch.cat([expected, torch.full((2, 3), 5)], 1)
         mask = torch.cat([mask, torch.ones(2, NEW + 3).long()], 1)
 
@@ -155,19 +137,19 @@ def test_what_loses_nothing_answers_turn_by_turn_as_the_model_does(kind, case, p
 @pytest.mark.parametrize("asked", [0, 3])
 def test_beams_over_a_whole_cache_are_those_of_the_model(kind, case, padded, asked):
     ids, mask = batch(padded, 3)
-    held = read(kind, case, ids[:, :LENGTH], mask[:, :LENGTH])
+    cache = read(kind, case, ids[:, :LENGTH], mask[:, :LENGTH])
     ids, mask, how = ids[:, : LENGTH + asked], mask[:, : LENGTH + asked], dict(num_beams=3)
     expected = generate(stock(kind), ids, mask, num_return_sequences=2, **how)
-    found = generate(attached(kind), ids, mask, held, num_return_sequences=2, **how)
+    found = generate(attached(kind), ids, mask, cache, num_return_sequences=2, **how)
     assert_equal(found, expected)
 
 
-RANKED = {name: case for name, case in DECODING.items() if name != "knorm, again"}
+UNTIED = {name: case for name, case in DECODING.items() if name != "knorm, again"}
 """Without the norms of keys, which are equal where tokens are, up to rounding."""
 
 
 @pytest.mark.parametrize(
-    ("kind", "case"), dict.fromkeys(one[:2] for one in cases(EVICTING, RANKED, STORED))
+    ("kind", "case"), dict.fromkeys(given[:2] for given in cases(EVICTING, UNTIED, STORED))
 )
 def test_a_row_is_what_it_is_alone(kind, case):
     """A row without padding, one with, and one of a single token; questions of unlike lengths."""
@@ -196,11 +178,13 @@ def test_a_row_that_ended_early_goes_on_without_what_it_said_after_its_end(kind,
     if kind == "lfm2":  # a state cannot forget
         return
     said, lost, (ids, mask) = 6, 4, batch(padded, 9)
-    held = read(kind, case, ids[:, :LENGTH], mask[:, :LENGTH])
+    cache = read(kind, case, ids[:, :LENGTH], mask[:, :LENGTH])
     for stop in range(LENGTH + 1, LENGTH + said + 1):
-        attached(kind)(ids[:, stop - 1 : stop], attention_mask=mask[:, :stop], past_key_values=held)
+        attached(kind)(
+            ids[:, stop - 1 : stop], attention_mask=mask[:, :stop], past_key_values=cache
+        )
     mask[0, LENGTH + said - lost : LENGTH + said] = 0
-    together = generate(attached(kind), ids, mask, held)
+    together = generate(attached(kind), ids, mask, cache)
     if case in WHOLE:
         assert_equal(together, generate(stock(kind), ids, mask))
     if kind in WINDOWED:  # whose windows count hidden tokens, too
@@ -214,10 +198,10 @@ def test_a_row_that_ended_early_goes_on_without_what_it_said_after_its_end(kind,
 class TensorBytes(pickle.Pickler):
     """The bytes of every storage that an object keeps alive."""
 
-    def __init__(self, held):
+    def __init__(self, cache):
         super().__init__(BytesIO())
         self.sizes: dict[int, int] = {}
-        self.dump(held)
+        self.dump(cache)
 
     def persistent_id(self, obj):
         """Count the storage of a tensor, once for all its views."""
@@ -228,10 +212,10 @@ class TensorBytes(pickle.Pickler):
         return True
 
 
-def saved(held):
+def saved(cache):
     """Return a cache that was written and read again."""
     file = BytesIO()
-    torch.save(held, file)
+    torch.save(cache, file)
     file.seek(0)
     return torch.load(file, weights_only=False)
 
@@ -239,24 +223,24 @@ def saved(held):
 @of(SYSTEMS)
 def test_questions_that_are_undone_and_copies_leave_no_trace(kind, case, padded):
     ids, mask = batch(padded, 3)
-    held = read(kind, case, ids[:, :LENGTH], mask[:, :LENGTH])
-    size = held.nbytes, LENGTH - (case not in WHOLE | EVICTING)  # else the last one is read later
-    assert held.get_seq_length() == size[1]
-    assert size[0] == sum(TensorBytes(held).sizes.values()) - 8 * 2  # but the digest of each row
+    cache = read(kind, case, ids[:, :LENGTH], mask[:, :LENGTH])
+    size = cache.nbytes, LENGTH - (case not in WHOLE | EVICTING)  # else the last one is read later
+    assert cache.get_seq_length() == size[1]
+    assert size[0] == sum(TensorBytes(cache).sizes.values()) - 8 * 2  # but the digest of each row
     answers = []
     for token in (3, 4, 3):
         ids[:, LENGTH:] = token
-        with held.undone():
-            answers.append(generate(attached(kind), ids, mask, held))
-            assert held.get_seq_length() == LENGTH + 3 + NEW - 1
-        assert (held.nbytes, held.get_seq_length()) == size
+        with cache.undone():
+            answers.append(generate(attached(kind), ids, mask, cache))
+            assert cache.get_seq_length() == LENGTH + 3 + NEW - 1
+        assert (cache.nbytes, cache.get_seq_length()) == size
     assert_equal(answers[0], answers[2])
     assert not answers[0].equal(answers[1])
     for copied in (copy, deepcopy, saved):
-        other = copied(held)
+        other = copied(cache)
         assert (other.nbytes, other.get_seq_length()) == size
         assert_equal(generate(attached(kind), ids, mask, other), answers[0])
-    assert_equal(generate(attached(kind), ids, mask, held), answers[0])
+    assert_equal(generate(attached(kind), ids, mask, cache), answers[0])
 
 
 @of(EVICTING, DECODING, STORED, LEFT, both=True)
@@ -269,7 +253,7 @@ def test_both_implementations_hold_the_same_in_fewer_bytes(kind, case, padded):
     assert both[0].nbytes == both[1].nbytes < read(kind, "full", ids, mask).nbytes
     if case in EVICTING:
         assert_equal(*map(entries, both))
-    texts = [generate(attached(kind), ids, mask, saved(held)) for held in both]
+    texts = [generate(attached(kind), ids, mask, saved(cache)) for cache in both]
     assert_equal(*texts)
 
 
@@ -286,32 +270,32 @@ def test_a_prompt_in_chunks_leaves_what_the_whole_one_does(kind, case, padded):
 @of(DECODING)
 def test_no_head_holds_more_than_its_target_and_an_interval(kind, case, padded):
     ids, mask = batch(padded)
-    held = read(kind, case, ids, mask)
-    generate(attached(kind), ids, mask, held)
+    cache = read(kind, case, ids, mask)
+    generate(attached(kind), ids, mask, cache)
     counts = [
         optimized.decoding_read(layer.held).present.sum(-1)
-        for layer in held.layers
+        for layer in cache.layers
         if getattr(layer, "held", None) is not None and not layer.is_sliding
     ]
     most = AGAIN["keep"] + AGAIN["interval"]
     assert counts
-    assert all(int(one.float().mean(-1).max()) < most for one in counts)
+    assert all(float(count.float().mean(-1).max()) < most for count in counts)
 
 
 @of(EXACT, EVICTING, DECODING, STORED)
 def test_a_cache_that_is_reset_knows_nothing_of_what_it_read(kind, case, padded):
     ids, mask = batch(padded)
-    held, other = read(kind, case, ids, mask), read(kind, case, ids.flip(1), torch.ones_like(mask))
-    for one in (held, other):
-        before = one.nbytes
-        one.reset()
-        assert one.get_seq_length() == 0
-        assert one.nbytes < before / 4
-    if isinstance(held, models.EvictionCache):
+    cache, other = read(kind, case, ids, mask), read(kind, case, ids.flip(1), torch.ones_like(mask))
+    for filled in (cache, other):
+        before = filled.nbytes
+        filled.reset()
+        assert filled.get_seq_length() == 0
+        assert filled.nbytes < before / 4
+    if isinstance(cache, models.EvictionCache):
         with pytest.raises(ValueError, match="a prompt that `prefill` read, got an empty"):
-            generate(attached(kind), ids, mask, held)
+            generate(attached(kind), ids, mask, cache)
     else:
-        texts = [generate(attached(kind), ids, mask, one) for one in (held, other)]
+        texts = [generate(attached(kind), ids, mask, emptied) for emptied in (cache, other)]
         assert_equal(*texts)
 
 
@@ -335,13 +319,13 @@ def test_rows_that_are_taken_go_on_as_though_they_had_been_read(kind, case, padd
 @of(WHOLE, EVICTING)
 def test_several_sequences_of_a_prompt_come_from_one_cache(kind, case, padded):
     ids, mask = batch(padded, 3)
-    held, how = read(kind, case, ids[:, :LENGTH], mask[:, :LENGTH]), dict(do_sample=True, top_k=1)
-    single = generate(attached(kind), ids, mask, deepcopy(held))
-    out = generate(attached(kind), ids, mask, held, num_return_sequences=3, **how)
+    cache, how = read(kind, case, ids[:, :LENGTH], mask[:, :LENGTH]), dict(do_sample=True, top_k=1)
+    single = generate(attached(kind), ids, mask, deepcopy(cache))
+    out = generate(attached(kind), ids, mask, cache, num_return_sequences=3, **how)
     assert_equal(out, single.repeat_interleave(3, 0))
 
 
-@cache
+@functools.cache
 def half_precision():
     """Return a model whose weights have eight bits."""
     return models.attach(new("llama").to(torch.bfloat16))
@@ -353,7 +337,7 @@ def test_entries_have_the_precision_in_which_the_model_computes(case, autocast):
     (ids, mask), (system, how) = batch(False), SYSTEMS[case]
     model = attached("llama") if autocast else half_precision()
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-        held = models.compressed(model, system, ids, mask, **how)
-        text = generate(model, ids, mask, held, output_logits=True, return_dict_in_generate=True)
-    assert all(layer.keys.dtype == layer.values.dtype == torch.bfloat16 for layer in held.layers)
+        cache = models.compressed(model, system, ids, mask, **how)
+        text = generate(model, ids, mask, cache, output_logits=True, return_dict_in_generate=True)
+    assert all(layer.keys.dtype == layer.values.dtype == torch.bfloat16 for layer in cache.layers)
     assert torch.isfinite(torch.stack(text.logits)).all()

@@ -12,7 +12,6 @@ from spec_tests.internal.models.random_model import (
     PADDING,
     TOKENS,
     attached_model,
-    every_main_architecture,
     gates,
     logits_after,
     models,
@@ -54,7 +53,7 @@ def kept_sets(scores, valid):
 
 
 @every_scorer
-@every_main_architecture
+@pytest.mark.parametrize("kind", ["llama", "qwen3"])
 def test_a_prompt_in_chunks_keeps_the_sets_of_the_whole(name, kind):
     whole, prompt = score_prompts(name, kind)
     chunked, _ = score_prompts(name, kind, chunk=7)
@@ -165,14 +164,16 @@ def test_kvzip_hears_the_model_repeat_what_it_read():
             assert_equal(mine, expected[..., here].argsort(-1))
 
 
-def test_heavy_hitters_gather_the_mass_of_every_query_so_far():
+@pytest.mark.parametrize("kind", ["llama", "gemma2", "gpt_oss"])
+def test_heavy_hitters_gather_the_mass_of_every_query_so_far(kind):
     ids, mask = prompts(3)
-    model, steps = attached_model("llama"), []
+    model, steps = attached_model(kind), []
     cache = models.DecodingTransformersCache(model.config, NEVER, "h2o")
     models.prefill(model, ids, mask, watch=[steps.append])
     logits_after(model, cache, ids[:, :TOKENS], mask[:, :TOKENS], TOKENS)
     logits_after(model, cache, ids, mask, 3)
-    for layer, step in zip(cache.layers, steps, strict=True):
+    layers = [layer for layer in cache.layers if not layer.is_sliding]
+    for layer, step in zip(layers, steps, strict=True):
         drawn = optimized.decoding_read(layer.held).scores
         seen = dict(queries=step.queries, keys=step.keys, valid=step.valid)
         assert_as_accurate(drawn, reference.h2o_mass, seen)
@@ -190,3 +191,15 @@ def test_a_gate_scores_the_hidden_states_of_every_call():
         drawn = optimized.decoding_read(layer.held).scores
         assert_equal(drawn.argsort(-1)[0], one.scores.argsort(-1)[0])
         assert layer.hidden is None
+
+
+def test_the_first_and_the_last_tokens_are_held_while_decoding():
+    (ids, mask), model = prompts(9), attached_model("llama")
+    cache = models.compressed(model, "streaming_llm", ids[:, :TOKENS], keep=10, interval=4)
+    logits_after(model, cache, ids, torch.ones_like(mask), 10)
+    for layer in cache.layers:
+        view = optimized.decoding_read(layer.held)
+        for places, present in zip(view.positions[0], view.present[0], strict=True):
+            first, last = places[present].sort().values.tensor_split([4])
+            assert first.tolist() == [0, 1, 2, 3]
+            assert last.tolist() == [*range(TOKENS + 9 - len(last), TOKENS + 9)]

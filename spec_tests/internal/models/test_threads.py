@@ -41,18 +41,6 @@ def test_a_call_that_runs_while_another_thread_attaches_stays_causal(layer):
         assert_equal(calls[0].result(), alone)
 
 
-def test_calls_of_one_thread_are_right_however_often_another_attaches():
-    model, ids = new_model("llama"), prompts()[0]
-    alone = logits(model, ids)
-    with ThreadPoolExecutor(1) as pool:
-        for _ in range(8):
-            calls = [pool.submit(logits, model, ids) for _ in range(3)]
-            models.attach(model)
-            for call in calls:
-                assert_equal(call.result(), alone)
-            models.detach(model)
-
-
 def test_the_first_calls_of_three_threads_compress_as_one_would():
     ids = prompts()[0]
     alone = models.compressed(new_model("llama"), "snapkv", ids, ratio=0.5)
