@@ -144,6 +144,27 @@ def test_beams_over_a_whole_cache_are_those_of_the_model(kind, case, padded, ask
     assert_equal(found, expected)
 
 
+@of(SYSTEMS)
+def test_a_question_is_read_at_once_as_token_by_token(kind, case, padded):
+    ids, mask = batch(padded, 9)
+    at_once, by_one = (read(kind, case, ids[:, :LENGTH], mask[:, :LENGTH]) for _ in range(2))
+    for stop in range(by_one.get_seq_length() + 1, LENGTH + 9):
+        new = ids[:, stop - 1 : stop]
+        attached(kind)(new, attention_mask=mask[:, :stop], past_key_values=by_one)
+    texts = [generate(attached(kind), ids, mask, cache) for cache in (at_once, by_one)]
+    assert_equal(*texts)
+
+
+@of(WHOLE, EVICTING)
+def test_the_last_token_of_an_answer_is_read_again_where_no_new_one_follows(kind, case, padded):
+    ids, mask = batch(padded)
+    cache = read(kind, case, ids, mask)
+    text = generate(attached(kind), ids, mask, cache)
+    mask = torch.cat([mask, torch.ones(2, NEW - 1).long()], 1)
+    again = generate(attached(kind), text[:, :-1], mask, cache)
+    assert_equal(again[:, : LENGTH + NEW], text)
+
+
 UNTIED = {name: case for name, case in DECODING.items() if name != "knorm, again"}
 """Without the norms of keys, which are equal where tokens are, up to rounding."""
 

@@ -7,6 +7,8 @@ import torch
 
 import optimized
 import reference
+from optimized.models import SCORERS
+from optimized.models.scorer import Scorer
 from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.internal.models.random_model import (
     PADDING,
@@ -179,6 +181,26 @@ def test_heavy_hitters_gather_the_mass_of_every_query_so_far(kind):
         assert_as_accurate(drawn, reference.h2o_mass, seen)
 
 
+def mass_behind_the_prompt(queries, keys):
+    """Return the attention mass of the tokens behind the prompt, over all heads."""
+    return reference.h2o_mass(queries, keys).sum(1)[..., TOKENS:]
+
+
+@pytest.mark.parametrize("kind", ["llama", "granite", "gemma2"])
+def test_hex_gathers_the_mass_of_every_query_so_far(kind):
+    (ids, _), model, steps = prompts(3), attached_model(kind), []
+    every = torch.ones_like(ids)
+    settings = optimized.HexConfig(density=1.0, block=8, recent=2)  # three blocks, all exact
+    cache = models.HexTransformersCache(model.config, settings)
+    models.prefill(model, ids, watch=[steps.append])
+    logits_after(model, cache, ids[:, :TOKENS], every[:, :TOKENS], TOKENS)
+    logits_after(model, cache, ids, every, 3)
+    layers = [layer for layer in cache.layers if not layer.is_sliding]
+    for layer, step in zip(layers, steps, strict=True):
+        seen = dict(queries=step.queries, keys=step.keys)
+        assert_as_accurate(layer.cache.residual_mass, mass_behind_the_prompt, seen)
+
+
 def test_a_gate_scores_the_hidden_states_of_every_call():
     ids, mask = prompts(2)
     model = attached_model("llama")
@@ -203,3 +225,43 @@ def test_the_first_and_the_last_tokens_are_held_while_decoding():
             first, last = places[present].sort().values.tensor_split([4])
             assert first.tolist() == [0, 1, 2, 3]
             assert last.tolist() == [*range(TOKENS + 9 - len(last), TOKENS + 9)]
+
+
+class Counting(Scorer):
+    """Scores a token by how many tokens were read when its chunk ended."""
+
+    name = "counting"
+
+    def remember(self, step, past):
+        """Append the number of tokens so far, once for each token of the chunk."""
+        counts = torch.full(step.queries.shape[2:3], float(step.keys.shape[2]))
+        return counts if past is None else torch.cat([past, counts])
+
+    def scored(self, read):
+        """Return the counts, the same for every head."""
+        scores = self.memory[read.layer].expand(read.keys.shape[:-1])
+        return optimized.Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("chunk", [None, 5, 1])
+def test_what_a_scorer_returns_is_there_at_the_next_chunk_and_forgotten_at_the_next_prompt(chunk):
+    ids, mask = prompts()
+    scorer = Counting(attached_model("llama"), optimized)
+    for _ in range(2):
+        prompt = models.prefill(
+            attached_model("llama"), ids, mask, chunk=chunk, watch=[scorer.watch]
+        )
+        (first, *_) = scorer.finish(prompt, 9).scored
+        size = chunk or TOKENS
+        ends = (torch.arange(TOKENS) // size * size + size).clamp(max=TOKENS).float()
+        assert_equal(first.scores, ends.expand(first.scores.shape).clone())
+
+
+def test_a_scorer_that_remembers_refuses_another_prompt_and_serves_compressed(monkeypatch):
+    monkeypatch.setitem(SCORERS, Counting.name, Counting)
+    ids, mask = prompts()
+    model = attached_model("llama")
+    with pytest.raises(ValueError, match="prompt must be one that counting watched"):
+        models.scorer("counting", model).finish(models.prefill(model, ids, mask), 9)
+    cache = models.compressed(model, "counting", ids[-1:], ratio=0.5)
+    assert [layer.keys.shape[2] for layer in cache.evictable()] == [TOKENS // 2] * 2
