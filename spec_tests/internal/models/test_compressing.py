@@ -1,6 +1,7 @@
 """Within `compressing` every `generate` compresses its prompt; afterwards the model is restored."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -56,6 +57,14 @@ def test_the_model_is_afterwards_as_it_was():
 def test_what_would_not_be_compressed_is_refused():
     model = new_model("llama")
     with models.compressing(model, "snapkv", keep=4):
+        with pytest.raises(TypeError, match="input_ids must be given"):
+            model.generate(inputs_embeds=torch.zeros(1, 4, 32))
+        with pytest.raises(ValueError, match="use_cache must be True within `compressing`"):
+            generate(model, IDS, MASK, use_cache=False)
+        model.generation_config.use_cache = False
+        with pytest.raises(ValueError, match="use_cache must be True within `compressing`"):
+            generate(model, IDS, MASK)
+        model.generation_config.use_cache = True
         held = models.compressed(model, "full", IDS, MASK)  # a filled cache is kept
         generate(model, IDS, MASK, held)
         assert held.get_seq_length() == TOKENS + 7
@@ -72,23 +81,20 @@ def test_what_would_not_be_compressed_is_refused():
 
 
 def test_a_generation_outlives_the_context():
-    model, found, steps = new_model("llama"), [], threading.Event()
-    ended = threading.Event()
+    model, steps, ended = new_model("llama"), threading.Event(), threading.Event()
 
     def wait(ids, *_, **__):
         steps.set()
         ended.wait(20)
         return torch.zeros(len(ids), dtype=torch.bool)
 
-    with models.compressing(model, "snapkv", keep=9):
-        expected = generate(model, IDS, MASK)
-        how = dict(stopping_criteria=[wait])
-        run = threading.Thread(target=lambda: found.append(generate(model, IDS, MASK, **how)))
-        run.start()
-        assert steps.wait(20)
-    ended.set()
-    run.join()
-    assert torch.equal(found[0], expected)
+    with ThreadPoolExecutor(1) as pool:
+        with models.compressing(model, "snapkv", keep=9):
+            expected = generate(model, IDS, MASK)
+            answer = pool.submit(generate, model, IDS, MASK, stopping_criteria=[wait])
+            assert steps.wait(20)
+        ended.set()
+        assert torch.equal(answer.result(), expected)
 
 
 def test_padding_is_found_where_no_mask_is_given():
@@ -128,31 +134,9 @@ def test_threads_share_one_scorer():
     every = [torch.ones_like(text) for text in texts]
     with models.compressing(model, scorer, ratio=0.7):
         expected = [generate(model, text, one) for text, one in zip(texts, every, strict=True)]
-        found: list[list[torch.Tensor]] = [[] for _ in texts]
-
-        def ask(place: int) -> None:
-            found[place] += [generate(model, texts[place], every[place]) for _ in range(6)]
-
-        threads = [threading.Thread(target=ask, args=(place,)) for place in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    for some, one in zip(found, expected, strict=True):
-        assert len(some) == 6
-        assert all(torch.equal(answer, one) for answer in some)
-
-
-@pytest.mark.parametrize("where", ["call", "configuration"])
-def test_generating_without_a_cache_is_refused(where):
-    model = new_model("llama")
-    model.generation_config.use_cache = where == "call"
-    how = dict(use_cache=False) if where == "call" else {}
-    with (
-        models.compressing(model, "snapkv", ratio=0.5),
-        pytest.raises(ValueError, match="use_cache must be True within `compressing`"),
-    ):
-        generate(model, IDS, MASK, **how)
+        with ThreadPoolExecutor(3) as pool:
+            answers = [*pool.map(generate, [model] * 18, texts * 6, every * 6)]
+    assert all(map(torch.equal, answers, expected * 6))
 
 
 def test_what_cannot_be_meant_is_refused():
@@ -174,8 +158,3 @@ def test_what_cannot_be_meant_is_refused():
         within = models.compressing(given, system, **how)
         with pytest.raises((ValueError, TypeError), match=says):
             within.__enter__()
-    with (
-        models.compressing(model, "snapkv", keep=4),
-        pytest.raises(TypeError, match="input_ids must be given"),
-    ):
-        model.generate(inputs_embeds=torch.zeros(1, 4, 32))

@@ -112,6 +112,20 @@ def test_attention_sees_what_the_store_restores_of_what_is_left(system, store, p
     assert_close(actual, expected.double(), 32.0)
 
 
+def test_the_scores_of_what_is_left_select_the_heavy_hitters_of_hex():
+    model = models.attach(new_model("llama", head_dim=64))  # 128 channels, as HEX-4 needs
+    ids = torch.randint(2, 60, (1, 201), generator=torch.Generator().manual_seed(0))
+    cache = models.compressed(model, "knorm>hex-4", ids, ratio=0.25)
+    exact = models.compressed(model, "knorm", ids[:, :-1], ratio=0.25)
+    for layer, left in zip(cache.layers, exact.layers, strict=True):
+        scores = reference.knorm(left.keys).scores
+        mass = reference.shift_scores(scores.flatten()[None])[0].view_as(scores)
+        scored = reference.Scored(mass, torch.zeros_like(mass, dtype=torch.bool))
+        store = reference.hex_preset("HEX-4")
+        held = reference.compress(left.keys, left.values, scored, store=store)
+        assert_equal(layer.codes.held[0].blocks[0].dynamic, held.blocks[0].dynamic)
+
+
 @every_store
 def test_codes_take_less_than_what_they_code(store):
     ids = torch.randint(2, 60, (1, 600), generator=torch.Generator().manual_seed(0))

@@ -168,6 +168,10 @@ def test_an_image_has_to_be_given_with_its_ids():
         with pytest.raises((ValueError, TypeError), match=says):
             models.compressed(model, system, ids, mask, ratio=0.5, **how)
     cache = models.compressed(model, "full", ids, mask, **looked)
+    other = torch.cat([ids, ids[:, -3:]], 1)
+    other[0, TOKENS - 1] = 2 + ids[0, -1] % 50
+    with pytest.raises(ValueError, match="must begin with the tokens that the cache has seen, got"):
+        generate(model, other, torch.ones_like(other), cache, **looked)
     every = torch.cat([ids, ids], 1)  # a later turn with a new image
     with pytest.raises(ValueError, match="input_ids must be text, got the model's image_token_id"):
         generate(model, every, torch.ones_like(every), cache, **looked)

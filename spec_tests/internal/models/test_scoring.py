@@ -36,9 +36,11 @@ SETTINGS: dict[str, dict] = {name: {} for name in models.SCORERS} | {
 every_scorer = pytest.mark.parametrize("name", models.SCORERS)
 
 
-def score_prompts(name: str, kind: str, chunk: int | None = None, rows: int = 2):
-    """Return a scorer's scores of the first prompts."""
-    ids, mask = (x[:rows] for x in prompts())
+def score_prompts(name: str, kind: str, chunk: int | None = None, row: int | None = None):
+    """Return a scorer's scores of the prompts, or of one row without its padding."""
+    ids, mask = prompts()
+    if row is not None:
+        ids, mask = (x[row : row + 1, mask[row].bool()] for x in (ids, mask))
     scorer = models.scorer(name, attached_model(kind), **SETTINGS[name])
     prompt = models.prefill(attached_model(kind), ids, mask, chunk=chunk, watch=[scorer.watch])
     return scorer.finish(prompt, KEEP), prompt
@@ -46,10 +48,9 @@ def score_prompts(name: str, kind: str, chunk: int | None = None, rows: int = 2)
 
 def kept_sets(scores, valid):
     """Return the masks that half of the budget keeps in each layer."""
+    hidden = torch.zeros_like(scores.scored[0].protected) if valid is None else ~valid[:, None]
     return [
-        reference.retain(
-            one.scores.masked_fill(~valid[:, None], -torch.inf), one.protected, keep=KEEP
-        )
+        reference.retain(one.scores.masked_fill(hidden, -torch.inf), one.protected, keep=KEEP)
         for one in scores.scored
     ]
 
@@ -61,6 +62,27 @@ def test_a_prompt_in_chunks_keeps_the_sets_of_the_whole(name, kind):
     chunked, _ = score_prompts(name, kind, chunk=7)
     assert_equal(kept_sets(chunked, prompt.valid), kept_sets(whole, prompt.valid))
     assert_equal(chunked.budgets, whole.budgets)
+
+
+@pytest.mark.parametrize("name", [name for name in models.SCORERS if name != "random"])
+def test_a_padded_row_keeps_what_it_keeps_alone(name):
+    together, prompt = score_prompts(name, "llama")
+    for row, start in ((0, 0), (1, PADDING)):
+        alone, _ = score_prompts(name, "llama", row=row)
+        mine = [kept[row : row + 1, :, start:] for kept in kept_sets(together, prompt.valid)]
+        assert_equal(mine, kept_sets(alone, None))
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_cake_shares_its_budget_by_the_preference_of_each_layer(exact):
+    model, (ids, mask), steps = attached_model("llama"), prompts(), []
+    scorer = models.scorer("cake", model, window=6, exact=exact)
+    prompt = models.prefill(model, ids, mask, watch=[scorer.watch, steps.append])
+    wishes = [
+        reference.cake_preference(step.queries, step.keys, 6, valid=step.valid) for step in steps
+    ]
+    expected = reference.cake_budgets(torch.stack(wishes), KEEP, mask.sum(-1), 6, exact=exact)
+    assert_equal(scorer.finish(prompt, KEEP).budgets, expected)
 
 
 @every_scorer
@@ -152,7 +174,7 @@ def test_graphkv_compares_the_queries_of_all_tokens(kind, chunk):
 def test_kvzip_hears_the_model_repeat_what_it_read():
     ids, _ = prompts()
     asked, chunk, model = torch.tensor([[5, 6]]).expand(2, 2), 9, attached_model("llama")
-    scores, _ = score_prompts("kvzip", "llama", rows=1)
+    scores, _ = score_prompts("kvzip", "llama", row=0)
     for index in range(3):
         text, steps = ids[:, 4 + index * chunk :][:, :chunk], []
         models.prefill(model, torch.cat([ids, asked, text], 1), watch=[steps.append])
