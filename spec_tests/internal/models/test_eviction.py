@@ -52,8 +52,8 @@ def test_half_of_the_entries_are_half_of_the_bytes(scope, padded):
 @pytest.mark.parametrize("kv", [reference, optimized], ids=["reference", "optimized"])
 def test_a_compressor_keeps_its_own_default_scope_and_leaves_padding_out(kv, how):
     how = dict(ratio=0.5, sinks=1, recent=1, **how)
-    expected = compressed(optimized.hubkv_compress, **how, scope="model")
-    assert_equal(compressed(kv.hubkv_compress, **how), expected)
+    expected = compressed(optimized.hubkv_compress, True, **how, scope="model")
+    assert_equal(compressed(kv.hubkv_compress, True, **how), expected)
 
 
 def test_budgets_are_what_each_head_of_a_row_keeps():
@@ -123,6 +123,7 @@ def test_the_scores_of_what_is_left_select_the_heavy_hitters_of_hex():
         scored = reference.Scored(mass, torch.zeros_like(mass, dtype=torch.bool))
         store = reference.hex_preset("HEX-4")
         held = reference.compress(left.keys, left.values, scored, store=store)
+        assert isinstance(held, reference.HexCache)
         assert_equal(layer.codes.held[0].blocks[0].dynamic, held.blocks[0].dynamic)
 
 

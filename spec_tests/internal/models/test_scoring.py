@@ -74,7 +74,7 @@ def test_a_padded_row_keeps_what_it_keeps_alone(name):
 
 
 @pytest.mark.parametrize("exact", [False, True])
-def test_cake_shares_its_budget_by_the_preference_of_each_layer(exact):
+def test_layers_share_the_budget_as_the_specification_says(exact):
     model, (ids, mask), steps = attached_model("llama"), prompts(), []
     scorer = models.scorer("cake", model, window=6, exact=exact)
     prompt = models.prefill(model, ids, mask, watch=[scorer.watch, steps.append])
@@ -83,6 +83,11 @@ def test_cake_shares_its_budget_by_the_preference_of_each_layer(exact):
     ]
     expected = reference.cake_budgets(torch.stack(wishes), KEEP, mask.sum(-1), 6, exact=exact)
     assert_equal(scorer.finish(prompt, KEEP).budgets, expected)
+    how = dict(window=6, beta=2, exact=exact)
+    scorer = models.scorer("pyramidkv", model, **how)
+    prompt = models.prefill(model, ids, mask, watch=[scorer.watch])
+    expected = reference.pyramidkv_budgets(18, 2, mask.sum(-1), **how)
+    assert_equal(scorer.finish(prompt, 18).budgets, expected)
 
 
 @every_scorer
@@ -223,11 +228,13 @@ def test_hex_gathers_the_mass_of_every_query_so_far(kind):
         assert_as_accurate(layer.cache.residual_mass, mass_behind_the_prompt, seen)
 
 
-def test_a_gate_scores_the_hidden_states_of_every_call():
+@pytest.mark.parametrize("name", ["fastkvzip", "knorm"])
+def test_what_arrives_while_decoding_is_scored_as_in_a_prompt(name):
     ids, mask = prompts(2)
     model = attached_model("llama")
-    cache = models.DecodingTransformersCache(model.config, NEVER, "fastkvzip", gates(optimized))
-    scorer = models.scorer("fastkvzip", model, weights=gates(optimized))
+    cache = models.DecodingTransformersCache(model.config, NEVER, name, gates(optimized))
+    settings = {"weights": gates(optimized)} if name == "fastkvzip" else {}
+    scorer = models.scorer(name, model, **settings)
     prompt = models.prefill(model, ids, mask, watch=[scorer.watch])
     logits_after(model, cache, ids[:, :TOKENS], mask[:, :TOKENS], TOKENS)
     logits_after(model, cache, ids, mask, 2)
