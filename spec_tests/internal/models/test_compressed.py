@@ -61,6 +61,15 @@ def test_two_lines_do_what_the_statements_under_them_do(name, reading):
     assert_equal(entries(cache), entries(build_by_hand(name, model, inputs, reading)))
 
 
+def test_a_graph_in_another_scope_keeps_other_entries():
+    names = ("snapkv+graphkv", "snapkv+graphkv@layer")
+    refined = optimized.GraphSettings(4, adaptive=False, per_head=True)
+    how = dict(ratio=0.5, refined=refined, **inputs_of(padded=False))
+    alone, shared = (models.compressed(attached_model("llama"), name, **how) for name in names)
+    assert alone.layers[0].old is None
+    assert shared.layers[0].old is not None
+
+
 def test_hex_in_two_lines_is_the_cache_that_reads_all_at_once():
     model, ids, settings = attached_model("llama"), prompts(1)[0], HEX._replace(heavy=0.5)
     at_once = models.HexTransformersCache(model.config, settings)

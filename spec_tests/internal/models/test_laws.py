@@ -272,8 +272,11 @@ def test_both_implementations_hold_the_same_in_fewer_bytes(kind, case, padded):
     assert both[0].nbytes == both[1].nbytes < read(kind, "full", ids, mask).nbytes
     if case in EVICTING:
         assert_equal(*map(entries, both))
-    texts = [generate(attached(kind), ids, mask, saved(cache)) for cache in both]
-    assert_equal(*texts)
+    copies = [saved(cache) for cache in both]
+    for copied, cache in zip(copies, both, strict=True):
+        used = [[vars(layer).get("kv") for layer in each.layers] for each in (copied, cache)]
+        assert used[0] == used[1]
+    assert_equal(*(generate(attached(kind), ids, mask, copied) for copied in copies))
 
 
 @of(EVICTING, {"hex": STORED["hex"]})
