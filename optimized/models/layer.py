@@ -229,8 +229,9 @@ class StateLayer(LastingLayer, LinearAttentionLayer):
 
     def reset(self) -> None:
         """Forget every token."""
+        count = self.number_of_states
         vars(self).clear()
-        type(self).__init__(self, self.number_of_states)
+        type(self).__init__(self, count)
 
 
 def unsupported(what: str, instead: str) -> NotImplementedError:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 import optimized
 from optimized import Scored
+from optimized.models import argument_checks as checks
 from optimized.models.attention import Softmax
 from optimized.models.eviction_cache import EvictionCache, EvictionLayer, ragged_without_positions
 from optimized.models.layer import AttendingCache, AttendingLayer, Saved, key_heads_and_width
@@ -23,6 +24,7 @@ def require_storable(one: System, config: Any, alike: bool, reading: str) -> Non
     `alike`, they have the same budgets.
     """
     assert one.then is not None
+    checks.reject_shared_keys(config, [QuantizedEvictionLayer()])
     require_whole_groups(one.then, config, optimized)
     if not one.then.startswith("hex"):
         return

@@ -23,7 +23,7 @@ from optimized import models
 from optimized.models.eviction_cache import EvictionLayer
 from optimized.models.layer import WindowLayer
 from spec_tests.index import ROOT
-from spec_tests.internal.models.oracle import NOW, CurrentTurn, Turn, VisibleEntries
+from spec_tests.internal.models.oracle import Turn, VisibleEntries, logits_of_turns
 from spec_tests.internal.models.random_model import logits_after, with_random_weights
 
 TABLE, PAGE = Path(__file__).with_suffix(".json"), ROOT / "docs" / "models.md"
@@ -74,8 +74,6 @@ USUAL = {
     "is_decoder": True,
 }
 """Settings of every architecture whose configuration has them."""
-UNWINDOWED = ["doge", "ministral3", "mistral", "mixtral", "phi3", "phimoe", "starcoder2"]
-"""Architectures that by default have a window in every layer."""
 TURNS = ["sliding_attention", "full_attention"] * 2
 STATES = ["linear_attention", "full_attention"] * 2
 MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 32, "mamba_d_state": 16}
@@ -96,10 +94,6 @@ LATENT = {
 }
 INDEXED = {"index_topk": 16, "index_head_dim": 16, "index_n_heads": 2}
 ENDS = {"bos_token_id": 1, "eos_token_id": VOCABULARY - 1}
-HALVES = (
-    *("bart", "bigbird_pegasus", "blenderbot", "blenderbot-small", "marian", "mbart"),
-    *("mvp", "pegasus", "plbart", "trocr", "whisper"),
-)
 HALF = {
     "decoder_start_token_id": 1,
     "forced_eos_token_id": None,
@@ -142,9 +136,27 @@ BYTES = {
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
 }
+INKLING = {
+    "swa_num_attention_heads": 4,
+    "swa_num_key_value_heads": 2,
+    "swa_head_dim": 32,
+    "layer_types": ["hybrid_sliding", "hybrid"] * 2,
+}
+ALIKE = [
+    (LATENT, "deepseek_v2 deepseek_v3 glm4_moe_lite minicpm3 youtu"),
+    (LATENT | INDEXED, "axk2 deepseek_v32 dots3_note_text glm_moe_dsa hy_v4"),
+    (LINEAR | {"layer_types": STATES}, "olmo_hybrid qwen3_5_moe_text qwen3_5_text qwen3_next"),
+    ({"text_config": TEXT | LINEAR | {"layer_types": STATES}}, "qwen3_5 qwen3_5_moe"),
+    ({"layer_types": ["conv", "full_attention"] * 2}, "lfm2 lfm2_moe"),
+    ({"layer_types": TURNS}, "gemma3_text gemma4_unified_text kolibri1 ministral"),
+    (INKLING, "inkling_text inkling2_text"),
+    ({"sliding_window": None}, "doge ministral3 mistral mixtral phi3 phimoe starcoder2"),
+    (HALF, "bart bigbird_pegasus blenderbot blenderbot-small marian mbart mvp pegasus plbart"),
+    (HALF, "trocr whisper"),
+]
+"""Settings of several architectures."""
 TOLD = {
     "axk1": LATENT,
-    "axk2": LATENT | INDEXED,
     "bailing_hybrid": LATENT | {"layer_types": STATES, "linear_head_dim": 8, "linear_num_heads": 2},
     "bamba": MAMBA | {"attn_layer_indices": [1, 3]},
     "blt": {
@@ -176,15 +188,10 @@ TOLD = {
             "hidden_size": 128,
         },
     },
-    "deepseek_v2": LATENT,
-    "deepseek_v3": LATENT,
-    "deepseek_v32": LATENT | INDEXED,
     "dots1": {"n_shared_experts": 1, "layer_types": ["full_attention"] * 4},
-    "dots3_note_text": LATENT | INDEXED,
     "emu3": {"text_config": TEXT | ENDS},
     "falcon": {"num_kv_heads": 2, "new_decoder_architecture": True},
     "falcon_h1": MAMBA | {"mamba_d_ssm": 256},
-    "gemma3_text": {"layer_types": TURNS},
     "gemma3n_text": KV_SHARED
     | {"intermediate_size": [48] * 4, "activation_sparsity_pattern": [0.0] * 4, "laurel_rank": 4},
     "gemma4": {
@@ -206,28 +213,18 @@ TOLD = {
         "num_global_key_value_heads": 1,
         "attention_k_eq_v": True,
     },
-    "gemma4_unified_text": {"layer_types": TURNS},
     "git": {"vision_config": SIGHT},
-    "glm4_moe_lite": LATENT,
-    "glm_moe_dsa": LATENT | INDEXED,
     "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
     "gptj": {"n_embd": 128, "n_layer": 2, "n_head": 4, "rotary_dim": 16},
     "granitemoehybrid": MAMBA | {"layer_types": STATES, "shared_intermediate_size": 32},
-    "hy_v4": LATENT | INDEXED,
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "use_mamba_kernels": False},
     "kimi_linear": LATENT | {"layer_types": STATES, "linear_head_dim": 8, "linear_num_heads": 2},
-    "lfm2": {"layer_types": ["conv", "full_attention"] * 2},
-    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2},
-    "kolibri1": {"layer_types": TURNS},
     "longcat_flash": LATENT | {"num_layers": 2},
     "mamba2": {"num_heads": 8, "head_dim": 32},
     "llama4_text unchunked": {"intermediate_size_mlp": 48, "attention_chunk_size": 256},
     "llama4": {"text_config": TEXT | {"intermediate_size_mlp": 48, "attention_chunk_size": WINDOW}},
     "mllama": {"text_config": TEXT | ENDS | {"cross_attention_layers": []}},
-    "qwen3_5": {"text_config": TEXT | LINEAR | {"layer_types": STATES}},
-    "qwen3_5_moe": {"text_config": TEXT | LINEAR | {"layer_types": STATES}},
     "llama4_text": {"intermediate_size_mlp": 48, "attention_chunk_size": WINDOW},
-    "minicpm3": LATENT,
     "minimax": {"layer_types": STATES},
     "minimax_m3_vl_text": {"dense_intermediate_size": 48, "shared_intermediate_size": 16},
     "minimax_m3_vl_text sparse": {"layer_types": ["full_attention", "minimax_m3_sparse"] * 2},
@@ -257,29 +254,12 @@ TOLD = {
         "num_attention_heads": 2,
         "attention_head_size": 32,
     },
-    "inkling_text": {
-        "swa_num_attention_heads": 4,
-        "swa_num_key_value_heads": 2,
-        "swa_head_dim": 32,
-        "layer_types": ["hybrid_sliding", "hybrid"] * 2,
-    },
-    "inkling2_text": {
-        "swa_num_attention_heads": 4,
-        "swa_num_key_value_heads": 2,
-        "swa_head_dim": 32,
-        "layer_types": ["hybrid_sliding", "hybrid"] * 2,
-    },
-    "olmo_hybrid": LINEAR | {"layer_types": STATES},
-    "qwen3_5_moe_text": LINEAR | {"layer_types": STATES},
-    "qwen3_5_text": LINEAR | {"layer_types": STATES},
-    "qwen3_next": LINEAR | {"layer_types": STATES},
     "xlnet": {"d_head": 32},
     "got_ocr2": {"text_config": {"model_type": "qwen2"} | TEXT, "vision_config": SIGHT},
     "gemma3": {
         "text_config": TEXT | {"sliding_window": WINDOW, "layer_types": TURNS},
         "vision_config": SIGHT,
     },
-    "ministral": {"layer_types": TURNS},
     "phi4_multimodal": {
         "sliding_window": None,
         "vision_config": SIGHT | {"crop_size": 8},
@@ -299,7 +279,6 @@ TOLD = {
     "xglm": {"ffn_dim": 48},
     "xlm": {"emb_dim": 32},
     "xmod": {"default_language": "en_XX", "languages": ["en_XX"]},
-    "youtu": LATENT,
     "zamba": {
         "layers_block_type": ["linear_attention", "hybrid"] * 2,
         "mamba_dt_rank": 4,
@@ -311,7 +290,7 @@ TOLD = {
     "zamba2": {"layers_block_type": ["linear_attention", "hybrid"] * 2},
     "zaya": {"num_experts_per_tok": 1},
 }
-TOLD |= {kind: {"sliding_window": None} for kind in UNWINDOWED} | dict.fromkeys(HALVES, HALF)
+TOLD |= {kind: told for told, kinds in ALIKE for kind in kinds.split()}
 KINDS = tuple(dict.fromkeys((*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *TOLD)))
 CHUNKED = ("llama4", "llama4_text")
 """Architectures with chunked attention, which the oracle does not implement."""
@@ -367,25 +346,6 @@ def is_our_refusal(error: Exception) -> bool:
     return isinstance(error, ValueError | TypeError) and here and " must " in str(error)
 
 
-def masked_logits(stock, ids: Tensor, mask: Tensor, layers: tuple[VisibleEntries, ...]) -> Tensor:
-    """Return the logits of a stock model after its prompt, with a mask on the prompt's tokens."""
-    model = deepcopy(stock)
-    model.set_attn_implementation("oracle")
-    config = model.get_decoder().config
-    states = any("Linear" in type(one).__name__ for one in DynamicCache(config=config).layers)
-    held, read, start = DynamicCache(config=config if states else None), [], 0
-    positions = (mask.cumsum(-1) - 1).clamp(min=0)
-    for turn in (Turn(TOKENS), Turn(TOKENS + QUESTION, layers)):
-        new, token = slice(start, turn.stop), NOW.set(CurrentTurn(turn, mask.bool()))
-        told = dict(input_ids=ids[:, new], position_ids=positions[:, new], past_key_values=held)
-        told |= {"attention_mask": mask[:, : turn.stop]} if states else {}
-        with torch.no_grad():
-            read.append(model(**told, use_cache=True).logits)
-        NOW.reset(token)
-        start = turn.stop
-    return read[-1]
-
-
 def eviction_error(stock, model, ragged: bool) -> float:
     """Return how logits differ between entries evicted here and masked in the stock model.
 
@@ -409,9 +369,12 @@ def eviction_error(stock, model, ragged: bool) -> float:
     prompt.cache.evict(kept)
     ours = logits_after(model, prompt.cache, ids, mask, QUESTION)
     last = VisibleEntries(kept[-1])  # layers without keys of their own attend to these
-    count = stock.get_decoder().config.num_hidden_layers
+    masked, config = deepcopy(stock), stock.get_decoder().config
+    masked.set_attn_implementation("oracle")
+    layers = tuple(pasts.get(n, last) for n in range(config.num_hidden_layers))
+    turns = Turn(TOKENS), Turn(TOKENS + QUESTION, layers)
     return relative_difference(
-        ours, masked_logits(stock, ids, mask, tuple(pasts.get(n, last) for n in range(count)))
+        ours, logits_of_turns(masked, config, ids, mask, turns)[:, -QUESTION:]
     )
 
 

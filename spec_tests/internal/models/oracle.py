@@ -89,6 +89,24 @@ def oracle_model(kind: str):
     return model
 
 
+def logits_of_turns(run, config, ids: Tensor, mask: Tensor, turns: tuple[Turn, ...]) -> Tensor:
+    """Return the logits of all tokens, read turn by turn by a model with the oracle's attention."""
+    layers = transformers.DynamicCache(config=config).layers
+    states = any("Linear" in type(layer).__name__ for layer in layers)
+    held = transformers.DynamicCache(config=config if states else None)
+    read, start = [], 0
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    for turn in turns:
+        token, new = NOW.set(CurrentTurn(turn, mask.bool())), slice(start, turn.stop)
+        inputs = dict(input_ids=ids[:, new], position_ids=positions[:, new])
+        inputs |= dict(attention_mask=mask[:, : turn.stop]) if states else {}
+        with torch.no_grad():
+            read.append(run(**inputs, past_key_values=held, use_cache=True).logits)
+        NOW.reset(token)
+        start = turn.stop
+    return torch.cat(read, 1)
+
+
 def model_logits(
     weights: dict[str, Tensor],
     kind: str,
@@ -98,23 +116,12 @@ def model_logits(
     turns: tuple[Turn, ...] = (),
 ) -> Tensor:
     """Return the logits of the last `tokens` tokens, or of all real tokens."""
-    layers = transformers.DynamicCache(config=oracle_model(kind).config).layers
-    states = any("Linear" in type(layer).__name__ for layer in layers)
-    held = transformers.DynamicCache(config=oracle_model(kind).config if states else None)
-    read, start = [], 0
-    positions = (mask.cumsum(-1) - 1).clamp(min=0)
-    for turn in turns or (Turn(ids.shape[1]),):
-        token = NOW.set(CurrentTurn(turn, mask.bool()))
-        with torch.no_grad():
-            new = slice(start, turn.stop)
-            inputs = dict(input_ids=ids[:, new], position_ids=positions[:, new])
-            inputs |= dict(past_key_values=held, use_cache=True)
-            if states:
-                inputs["attention_mask"] = mask[:, : turn.stop]
-            read.append(functional_call(oracle_model(kind), weights, kwargs=inputs).logits)
-        NOW.reset(token)
-        start = turn.stop
-    logits = torch.cat(read, 1)
+    model = oracle_model(kind)
+
+    def run(**inputs):
+        return functional_call(model, weights, kwargs=inputs)
+
+    logits = logits_of_turns(run, model.config, ids, mask, turns or (Turn(ids.shape[1]),))
     return logits[:, -tokens:] if tokens else logits[mask.bool()]
 
 

@@ -9,11 +9,19 @@ from hypothesis import settings
 from torch import Tensor
 
 transformers = pytest.importorskip("transformers")
+tokenizers = pytest.importorskip("tokenizers")
 models = pytest.importorskip("optimized.models")
 
 TOKENS, PADDING, VOCABULARY = 24, 5, 61
 WINDOW = 7
 MOE = {"num_experts_per_tok": 2, "experts_implementation": "eager"}
+LINEAR = {
+    "layer_types": ["linear_attention", "full_attention"],
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 2,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+}
 LATENT = {
     "kv_lora_rank": 12,
     "q_lora_rank": 8,
@@ -22,51 +30,15 @@ LATENT = {
     "v_head_dim": 6,
     "num_key_value_heads": 4,
 }
-# Settings that differ from `configuration`; a name may be a model type and a word.
-ARCHITECTURES = {
+# Settings that differ from `configuration`; a name may be a model type and a word. Grouped queries;
+# another scale; a window, bounded logits and another scale; a window and sinks; a recurrent state;
+# layers that reuse another layer's keys; one latent row for all heads. A thorough run takes more.
+QUICK = {
     "llama": {},
-    "qwen3": {"head_dim": 16},
+    "granite": {"attention_multiplier": 0.25},
     "gemma2": {"head_dim": 8, "query_pre_attn_scalar": 11, "sliding_window": WINDOW},
     "gpt_oss": {"head_dim": 8, "num_local_experts": 4, "sliding_window": WINDOW, **MOE},
-    "qwen2": {},
-    "mistral": {"sliding_window": None},
-    "gemma": {"head_dim": 8},
-    "phi3": {"sliding_window": None},
-    "phi": {},
-    "mixtral": {"num_local_experts": 2, "sliding_window": None, **MOE},
-    "qwen3_moe": {"head_dim": 8, "num_experts": 4, "moe_intermediate_size": 16, **MOE},
-    "olmo2": {},
-    "olmoe": {"num_experts": 4, **MOE},
-    "cohere": {},
-    "smollm3": {"no_rope_layers": [0, 1]},
-    "stablelm": {},
-    "starcoder2": {"sliding_window": None},
-    "glm4": {"head_dim": 8},
-    "helium": {"head_dim": 8},
-    "nemotron": {"head_dim": 8},
-    "arcee": {},
-    "internlm3": {"head_dim": 8},
-    "seed_oss": {"head_dim": 8},
-    "ernie4_5": {"head_dim": 8},
-    "hunyuan_v1_dense": {"head_dim": 8},
-    "granite": {"attention_multiplier": 0.25},
-    "gemma3_text": {
-        "head_dim": 8,
-        "query_pre_attn_scalar": 11,
-        "sliding_window": WINDOW,
-        "layer_types": ["sliding_attention", "full_attention"],
-    },
     "lfm2": {"layer_types": ["conv", "full_attention"]},
-    "qwen3_5_text": {
-        "head_dim": 8,
-        "layer_types": ["linear_attention", "full_attention"],
-        "linear_num_key_heads": 2,
-        "linear_num_value_heads": 2,
-        "linear_key_head_dim": 8,
-        "linear_value_head_dim": 8,
-    },
-    "bamba": {"attn_layer_indices": [1], "mamba_n_heads": 4, "mamba_d_head": 16},
-    "falcon_h1": {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_ssm": 64},
     "gemma4_text": {
         "num_hidden_layers": 4,
         "num_kv_shared_layers": 2,
@@ -78,8 +50,23 @@ ARCHITECTURES = {
         "vocab_size_per_layer_input": VOCABULARY,
     },
     "minicpm3": LATENT,
-    "deepseek_v3": LATENT
-    | {"n_routed_experts": 4, "n_group": 1, "topk_group": 1, "moe_intermediate_size": 16, **MOE},
+}
+ARCHITECTURES = QUICK | {
+    "qwen3": {"head_dim": 16},
+    "gemma3_text": {
+        "head_dim": 8,
+        "query_pre_attn_scalar": 11,
+        "sliding_window": WINDOW,
+        "layer_types": ["sliding_attention", "full_attention"],
+    },
+    "qwen2 windowed": {
+        "use_sliding_window": True,
+        "sliding_window": WINDOW,
+        "max_window_layers": 1,
+    },
+    "qwen3_5_text": {"head_dim": 8, **LINEAR},
+    "bamba": {"attn_layer_indices": [1], "mamba_n_heads": 4, "mamba_d_head": 16},
+    "falcon_h1": {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_ssm": 64},
     "kimi_linear": LATENT
     | {
         "layer_types": ["linear_attention", "full_attention"],
@@ -89,22 +76,13 @@ ARCHITECTURES = {
         "moe_intermediate_size": 16,
         **MOE,
     },
-    "qwen2 windowed": {
-        "use_sliding_window": True,
-        "sliding_window": WINDOW,
-        "max_window_layers": 1,
-    },
 }
-QUICK = (*tuple(ARCHITECTURES)[:4], "lfm2", "gemma4_text", "minicpm3")
-"""In order: grouped queries; norms; a window, bounded logits and another scale; a window and sinks;
-a recurrent state; layers that reuse another layer's keys; one latent row for all heads."""
 thorough = settings.get_current_profile_name() == "thorough"
-ASKED = tuple(ARCHITECTURES) if thorough else QUICK
+ASKED = tuple(ARCHITECTURES if thorough else QUICK)
 KEYLESS = {"num_kv_shared_layers", "kv_lora_rank"}
 """Settings of models with layers without keys of their own, or with latent rows."""
 KEYED = [kind for kind in ASKED if not KEYLESS & {*ARCHITECTURES[kind]}]
 every_architecture = pytest.mark.parametrize("kind", ASKED)
-every_main_architecture = pytest.mark.parametrize("kind", ["llama", "qwen3"])
 
 
 def cross(kinds: Sequence[str], one: Sequence, other: Sequence) -> list[tuple]:
@@ -230,6 +208,19 @@ def generate(model, ids: Tensor, mask: Tensor, cache=None, **how) -> Tensor:
     how = {"do_sample": False, **how}
     return model.generate(
         ids, attention_mask=mask, past_key_values=cache, max_new_tokens=8, min_new_tokens=8, **how
+    )
+
+
+TEMPLATE = "{% for m in messages %}w2 {{ m['content'] }} {% endfor %}w3"
+
+
+def word_tokenizer():
+    """Return a tokenizer with a word for each id, and a chat template."""
+    words = {f"w{number}": number for number in range(VOCABULARY)}
+    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="w1"))
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=inner, pad_token="w0", padding_side="left", chat_template=TEMPLATE
     )
 
 

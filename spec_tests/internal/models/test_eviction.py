@@ -1,182 +1,156 @@
-"""An evicted cache is exact on the entries left, smaller in memory, and keeps true positions."""
+"""Eviction by hand, and codes of what it keeps: bytes, budgets and scopes."""
 
 import pytest
 import torch
-from torch import Tensor
 
 import optimized
 import reference
-from spec_tests.accuracy import assert_equal
+from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.internal.models.random_model import (
     PADDING,
     TOKENS,
-    attached_model,
-    every_main_architecture,
-    generate,
     logits_after,
     models,
     new_model,
     prompts,
     read,
-    stock_model,
 )
+from spec_tests.internal.models.test_laws import attached, batch
 
+SCORES = torch.rand(2, 2, 2, TOKENS, generator=torch.Generator().manual_seed(0))
+"""Of every layer, row, head and token."""
+SCORED = [optimized.Scored(one, torch.zeros_like(one, dtype=torch.bool)) for one in SCORES]
 every_scope = pytest.mark.parametrize("scope", ["head", "layer", "model"])
 
 
-def scores(seed: int = 0) -> Tensor:
-    """Return random scores of every layer, row, head and token."""
-    return torch.rand(2, 2, 2, TOKENS, generator=torch.Generator().manual_seed(seed))
-
-
-def sets_to_keep(prompt, ratio: float, scope: str, kv=optimized) -> Tensor:
-    """Return the masks that `retain` returns for each row without its padding."""
-    kept = torch.zeros(2, 2, 2, TOKENS, dtype=torch.bool)
-    for row in range(2):
-        start = 0 if prompt.valid is None else int((~prompt.valid[row]).sum())
-        real = scores()[:, row, :, start:]
-        kept[:, row, :, start:] = kv.retain(real, ratio=ratio, scope=scope)
-    return kept
-
-
-@every_main_architecture
-@pytest.mark.parametrize("padded", [False, True], ids=["dense", "ragged"])
-def test_ratio_0_generates_what_the_full_cache_does(kind, padded):
-    prompt, ids, mask = read(kind, padded)
-    expected = generate(stock_model(kind), ids, mask)
-    prompt.cache.evict(sets_to_keep(prompt, 0.0, "layer"))
-    assert_equal(generate(attached_model(kind), ids, mask, prompt.cache), expected)
-
-
-@every_scope
-def test_the_rows_of_a_padded_batch_generate_what_each_does_alone(scope):
-    prompt, ids, mask = read("llama", padded=True)
-    kept = sets_to_keep(prompt, 0.5, scope)
-    prompt.cache.evict(kept)
-    together = generate(attached_model("llama"), ids, mask, prompt.cache)
-    for row, start in ((0, 0), (1, PADDING)):
-        one = models.prefill(attached_model("llama"), ids[row : row + 1, start:TOKENS])
-        one.cache.evict(kept[:, row : row + 1, :, start:])
-        mine, every = ids[row : row + 1, start:], torch.ones(1, ids.shape[1] - start).long()
-        alone = generate(attached_model("llama"), mine, every, one.cache)
-        assert_equal(together[row : row + 1, start:], alone)
+def compressed(compressor, padded: bool = True, **how):
+    """Return the layers of a cache after one of the compressors."""
+    cache = read("llama", padded)[0].cache
+    cache.compress(SCORED, compressor, **how)
+    return [(layer.whole, layer.old) for layer in cache.evictable()]
 
 
 @every_scope
 @pytest.mark.parametrize("padded", [False, True])
 def test_half_of_the_entries_are_half_of_the_bytes(scope, padded):
     prompt, _, _ = read("llama", padded)
-    cache, real = prompt.cache, 2 * TOKENS - PADDING * padded
-    flags = 2 * TOKENS * padded
-    assert cache.nbytes == 2 * TOKENS * bytes_of_a_token() + flags
-    kept = sets_to_keep(prompt, 0.5, scope)
+    cache, start = prompt.cache, PADDING * padded
+    entry, flags = 2 * 8 * 4, 2 * TOKENS * padded  # key and value of width 8, and the mask
+    assert cache.nbytes == 2 * 2 * 2 * TOKENS * entry + flags
+    kept = torch.zeros(2, 2, 2, TOKENS, dtype=torch.bool)
+    for row, first in ((0, 0), (1, start)):  # each row without its padding
+        real = SCORES[:, row, :, first:]
+        kept[:, row, :, first:] = reference.retain(real, ratio=0.5, scope=scope)
     cache.evict(kept)
-    offsets = sum(
-        layer.old.offsets.numel() * 8 for layer in cache.evictable() if layer.old is not None
-    )
-    per_head = bytes_of_a_token() // 4
-    assert cache.nbytes == int(kept.sum()) * per_head + offsets + flags
-    assert int(kept.sum()) * 2 <= 4 * real
+    offsets = sum(x.old.offsets.numel() * 8 for x in cache.evictable() if x.old is not None)
+    assert cache.nbytes == int(kept.sum()) * entry + offsets + flags
+    again = compressed(optimized.compress, padded, scope=scope, ratio=0.5)
+    assert_equal(again, [(layer.whole, layer.old) for layer in cache.evictable()])
 
 
-def bytes_of_a_token() -> int:
-    """Return the bytes of keys and values: two layers, two heads of width 8, float32."""
-    return 2 * 2 * 2 * 8 * 4
-
-
-def test_positions_go_on_where_the_prompt_ended():
-    prompt, _, _ = read("llama", padded=False)
-    prompt.cache.evict(sets_to_keep(prompt, 0.9, "head"))
-    assert prompt.cache.get_seq_length() == TOKENS
-    assert prompt.cache.get_mask_sizes(3, 0) == (TOKENS + 3, 0)
-
-
-def test_what_is_undone_was_never_read():
-    prompt, ids, mask = read("llama", padded=True)
-    prompt.cache.evict(sets_to_keep(prompt, 0.5, "model"))
-    with prompt.cache.undone():
-        first = generate(attached_model("llama"), ids, mask, prompt.cache)
-    assert prompt.cache.get_seq_length() == TOKENS
-    assert_equal(generate(attached_model("llama"), ids, mask, prompt.cache), first)
-
-
-@every_scope
+@pytest.mark.parametrize("how", [{}, {"valid": read()[0].valid}], ids=["known", "told"])
 @pytest.mark.parametrize("kv", [reference, optimized], ids=["reference", "optimized"])
-def test_a_whole_compressor_keeps_the_sets_of_its_implementation(scope, kv):
-    prompt, ids, mask = read("llama", padded=True)
-    again, _, _ = read("llama", padded=True)
-    scored = [kv.Scored(s, torch.zeros_like(s, dtype=torch.bool)) for s in scores()]
-    prompt.cache.compress(scored, kv.compress, scope=scope, ratio=0.5)
-    again.cache.evict(sets_to_keep(again, 0.5, scope, reference))
-    for mine, other in zip(prompt.cache.evictable(), again.cache.evictable(), strict=True):
-        assert_equal(mine.whole, other.whole)
-        assert_equal(mine.old, other.old)
-    assert_equal(
-        generate(attached_model("llama"), ids, mask, prompt.cache),
-        generate(attached_model("llama"), ids, mask, again.cache),
+def test_a_compressor_keeps_its_own_default_scope_and_leaves_padding_out(kv, how):
+    how = dict(ratio=0.5, sinks=1, recent=1, **how)
+    expected = compressed(optimized.hubkv_compress, True, **how, scope="model")
+    assert_equal(compressed(kv.hubkv_compress, True, **how), expected)
+
+
+def test_budgets_are_what_each_head_of_a_row_keeps():
+    budgets, graph = torch.tensor([[9, 9], [3, 3]]), optimized.GraphSettings(4)
+    layers = compressed(optimized.compress, padded=False, budgets=budgets)
+    assert [whole[0].shape[2] for whole, _ in layers] == [9, 3]
+    how = dict(budgets=torch.tensor([[9, 4], [3, 8]]), refinement=graph)
+    layers = compressed(optimized.graphkv_compress, padded=False, **how)
+    held = [old.offsets.diff().tolist() for _, old in layers if old is not None]
+    assert held == [[9, 9, 4, 4], [3, 3, 8, 8]]
+
+
+STORES = ("kivi-4", "gear", "kcvt-4")
+SYSTEMS = ("streaming_llm", "snapkv+hubkv@layer", "kvzip")
+every_store = pytest.mark.parametrize("store", STORES)
+
+
+def restore_by_specification(store: str, keys, values):
+    """Return the keys and values that a quantiser of the specification restores."""
+    if store == "kivi-4":
+        return reference.kivi_read(reference.kivi_prefill(keys, values, bits=4))
+    if store == "gear":
+        return reference.gear_read(reference.gear_prefill(keys, values))
+    mass = keys.new_zeros(keys.shape[:-1])
+    scored = reference.Scored(mass, mass.bool())
+    held = reference.compress(keys, values, scored, store=reference.hex_preset("KCVT-4"))
+    assert isinstance(held, reference.HexCache)
+    return reference.hex_read(held)
+
+
+def restore_layer(store: str, layer) -> None:
+    """Put restored entries in place of those that eviction left: of all heads, or of each."""
+    if layer.old is None:
+        layer.keys, layer.values = restore_by_specification(store, layer.keys, layer.values)
+        return
+    sizes = layer.old.offsets.diff().tolist()
+    pools = zip(*(x[None, None].split(sizes, 2) for x in layer.old[:2]), strict=True)
+    parts = [restore_by_specification(store, *pool) for pool in pools]
+    keys, values = (torch.cat([x[0, 0] for x in some]) for some in zip(*parts, strict=True))
+    layer.old = layer.old._replace(keys=keys, values=values)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@every_store
+@pytest.mark.parametrize("padded", [False, True])
+def test_attention_sees_what_the_store_restores_of_what_is_left(system, store, padded):
+    model, (ids, mask) = attached("llama"), batch(padded, 3)
+    cache, exact = (
+        models.compressed(model, name, ids[:, :stop], mask[:, :stop], ratio=0.5)
+        # The system without a store evicts the same entries of the prompt without its last token.
+        for name, stop in ((f"{system}>{store}", -3), (system, -4))
     )
+    for layer in exact.layers:
+        restore_layer(store, layer)
+    actual, expected = (logits_after(model, held, ids, mask, 4) for held in (cache, exact))
+    assert_close(actual, expected.double(), 32.0)
 
 
-def test_budgets_of_layers_are_what_each_head_keeps():
-    prompt, _, _ = read("llama", padded=False)
-    scored = [optimized.Scored(s, torch.zeros_like(s, dtype=torch.bool)) for s in scores()]
-    budgets = torch.tensor([[9, 9], [3, 3]])
-    prompt.cache.compress(scored, optimized.compress, budgets=budgets)
-    assert [layer.whole[0].shape[2] for layer in prompt.cache.evictable()] == [9, 3]
+def test_the_scores_of_what_is_left_select_the_heavy_hitters_of_hex():
+    model = models.attach(new_model("llama", head_dim=64))  # 128 channels, as HEX-4 needs
+    ids = torch.randint(2, 60, (1, 201), generator=torch.Generator().manual_seed(0))
+    cache = models.compressed(model, "knorm>hex-4", ids, ratio=0.25)
+    exact = models.compressed(model, "knorm", ids[:, :-1], ratio=0.25)
+    for layer, left in zip(cache.layers, exact.layers, strict=True):
+        scores = reference.knorm(left.keys).scores
+        mass = reference.shift_scores(scores.flatten()[None])[0].view_as(scores)
+        scored = reference.Scored(mass, torch.zeros_like(mass, dtype=torch.bool))
+        store = reference.hex_preset("HEX-4")
+        held = reference.compress(left.keys, left.values, scored, store=store)
+        assert isinstance(held, reference.HexCache)
+        assert_equal(layer.codes.held[0].blocks[0].dynamic, held.blocks[0].dynamic)
 
 
-def test_budgets_of_graphkv_are_what_each_head_of_a_row_keeps():
-    prompt, _, _ = read("llama", padded=False)
-    scored = [optimized.Scored(s, torch.zeros_like(s, dtype=torch.bool)) for s in scores()]
-    budgets, settings = torch.tensor([[9, 4], [3, 8]]), optimized.GraphSettings(4)
-    prompt.cache.compress(scored, optimized.graphkv_compress, budgets=budgets, refinement=settings)
-    held = [layer.old.offsets.diff().tolist() for layer in prompt.cache.evictable() if layer.old]
-    heads = scores()[0].shape[1]
-    assert held == [[9] * heads + [4] * heads, [3] * heads + [8] * heads]
+@every_store
+def test_codes_take_less_than_what_they_code(store):
+    ids = torch.randint(2, 60, (1, 600), generator=torch.Generator().manual_seed(0))
+    left, codes = (
+        models.compressed(attached("llama"), name, ids, keep=400)
+        for name in ("streaming_llm", f"streaming_llm>{store}")
+    )
+    assert codes.nbytes < left.nbytes / 2
 
 
-def test_a_reset_cache_is_a_new_one():
-    prompt, ids, mask = read("llama", padded=True)
-    prompt.cache.evict(sets_to_keep(prompt, 0.5, "layer"))
-    prompt.cache.reset()
-    assert (prompt.cache.get_seq_length(), prompt.cache.nbytes) == (0, 0)
-    with pytest.raises(ValueError, match="must hold a prompt that `prefill` read, got an empty"):
-        generate(attached_model("llama"), ids, mask, prompt.cache)
-
-
-def test_sampling_runs_on_what_is_left():
-    prompt, ids, mask = read("llama", padded=True)
-    prompt.cache.evict(sets_to_keep(prompt, 0.0, "head"))
-    expected = generate(stock_model("llama"), ids, mask, do_sample=True, top_k=5)
-    actual = generate(attached_model("llama"), ids, mask, prompt.cache, do_sample=True, top_k=5)
-    assert_equal(actual, expected)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64], ids=str)
-@every_scope
-def test_keys_and_values_keep_the_dtype_of_the_model(scope, dtype):
-    ids, mask = prompts(4)
-    model = models.attach(new_model("llama").to(dtype))
-    prompt = models.prefill(model, ids[:, :TOKENS], mask[:, :TOKENS])
-    flags = 2 * TOKENS
-    before = prompt.cache.nbytes - flags
-    prompt.cache.evict(sets_to_keep(prompt, 0.5, scope))
-    assert logits_after(model, prompt.cache, ids, mask, 4).dtype == dtype
-    for layer in prompt.cache.evictable():
-        assert layer.whole[0].dtype == dtype
-        assert layer.old is None or layer.old[0].dtype == dtype
-    assert before == 2 * TOKENS * bytes_of_a_token() * dtype.itemsize // 4
-
-
-@pytest.mark.parametrize("kind", ["llama", "gemma2"])
-def test_new_tokens_follow_entries_that_were_narrowed_to_16_bits(kind):
-    prompt, ids, mask = read(kind)
-    for layer in prompt.cache.evictable():
-        layer.keys, layer.values = (x.half() for x in layer.whole)
-    kept = sets_to_keep(prompt, 0.5, "layer")[: len(prompt.cache.evictable())]
-    prompt.cache.evict(kept)
-    out = logits_after(attached_model(kind), prompt.cache, ids, mask, 4)
-    exact, _, _ = read(kind)
-    exact.cache.evict(kept)
-    expected = logits_after(attached_model(kind), exact.cache, ids, mask, 4)
-    assert_equal(out.argmax(-1), expected.argmax(-1))
+@pytest.mark.parametrize(
+    ("system", "heads", "width", "got"),
+    [
+        ("kivi-4", 2, 8, "heads of 8"),
+        ("snapkv>kivi-4", 2, 8, "heads of 8"),
+        ("kvzip>hex-4", 2, 112, "at least 96.* got 112: all heads"),
+        ("kvzip@head>hex-4", 1, 64, "at least 96.* got 64"),
+        ("snapkv>hex-3", 2, 100, "a multiple of 32 channels.* got 200"),
+        ("snapkv>hex-3", 2, 48, None),
+    ],
+)
+def test_what_a_store_cannot_hold_is_refused_before_a_prompt_is_read(system, heads, width, got):
+    model = models.attach(new_model("llama", num_key_value_heads=heads, head_dim=width))
+    model.register_forward_pre_hook(lambda *_: pytest.fail("the model was called"))
+    how = dict(ratio=0.5) if ">" in system else {}
+    with pytest.raises(ValueError if got else pytest.fail.Exception, match=got or "was called"):
+        models.compressed(model, system, prompts()[0][:1], **how)

@@ -8,6 +8,7 @@ import torch
 
 import optimized
 from spec_tests.internal.models.random_model import (
+    LINEAR,
     configuration,
     cross,
     generate,
@@ -40,13 +41,6 @@ TILED = SIZES | {
     "temporal_patch_size": 2,
 }
 LAYERS = {"num_hidden_layers": 2, "num_attention_heads": 2, "patch_size": 4}
-LINEAR = {
-    "layer_types": ["linear_attention", "full_attention"],
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 2,
-    "linear_key_head_dim": 8,
-    "linear_value_head_dim": 8,
-}
 QWEN = {
     "image_token_id": IMAGE,
     "video_token_id": IMAGE + 1,
@@ -88,7 +82,6 @@ CONFIGS = {
         "spatial_merge_size": 2,
     },
 }
-every_model = pytest.mark.parametrize("kind", CONFIGS)
 
 
 @cache
@@ -145,56 +138,43 @@ def test_a_whole_cache_continues_as_the_model_does(kind, shape, padded):
         assert torch.equal(generate(attached_image_model(kind), every, flags, copy), expected)
 
 
-@pytest.mark.parametrize(
-    ("kind", "system", "padded"),
-    cross([*CONFIGS], ["snapkv", "h2o+hubkv@layer", "streaming_llm"], [False, True]),
-)
-def test_what_an_evicted_image_leaves_is_continued(kind, padded, system):
+SYSTEMS = {
+    "snapkv": ("snapkv", {"ratio": 0.5}),
+    "h2o+hubkv@layer": ("h2o+hubkv@layer", {"ratio": 0.5}),
+    "gear": ("gear", {}),
+    "hex": (optimized.HexConfig(density=0.0, block=8, recent=2), {}),
+}
+
+
+@pytest.mark.parametrize(("kind", "case", "padded"), cross([*CONFIGS], [*SYSTEMS], [False, True]))
+def test_what_is_left_of_an_image_is_continued(kind, case, padded):
+    (system, how), model = SYSTEMS[case], attached_image_model(kind)
     ids, mask, looked = prompt(kind, True, padded)
     every, flags, again = prompt(kind, True, padded, TOKENS + QUESTION)
-    cache = models.compressed(attached_image_model(kind), system, ids, mask, ratio=0.5, **looked)
-    whole = models.compressed(attached_image_model(kind), "full", ids, mask, **looked)
-    assert cache.nbytes < whole.nbytes
-    assert generate(attached_image_model(kind), every, flags, cache, **again).shape == (
-        2,
-        TOKENS + QUESTION + 8,
-    )
-
-
-@every_model
-@pytest.mark.parametrize("system", ["gear", "hex"])
-def test_a_store_reads_images_too(kind, system):
-    ids, mask, looked = prompt(kind, True, False)
-    store = optimized.HexConfig(density=0.0, block=64, recent=2) if system == "hex" else system
-    cache = models.compressed(attached_image_model(kind), store, ids, mask, **looked)
-    assert cache.get_seq_length() == TOKENS - 1
-    every, flags, again = prompt(kind, True, False, TOKENS + QUESTION)
-    out = generate(attached_image_model(kind), every, flags, cache, **again)
+    cache = models.compressed(model, system, ids, mask, **how, **looked)
+    assert cache.nbytes < models.compressed(model, "full", ids, mask, **looked).nbytes
+    out = generate(model, every, flags, cache, **again)
     assert out.shape == (2, TOKENS + QUESTION + 8)
 
 
 def test_an_image_has_to_be_given_with_its_ids():
-    ids, mask, looked = prompt("llava", True, False)
-    with pytest.raises(
-        ValueError, match="got the model's image_token_id 70: pass the other outputs"
+    (ids, mask, looked), model = prompt("llava", True, False), attached_image_model("llava")
+    for system, how, says in (
+        ("snapkv", {}, "got the model's image_token_id 70: pass the other outputs"),
+        ("snapkv", looked | {"chunk": 8}, "chunk must be None with pixel_values, got 8"),
+        ("kvzip", looked, "scorer must not be kvzip with pixel_values"),
+        ("snapkv", {"pixel_values": [1]}, "got 'pixel_values': list"),
     ):
-        models.compressed(attached_image_model("llava"), "snapkv", ids, mask, ratio=0.5)
-    with pytest.raises(ValueError, match="chunk must be None with pixel_values, got 8"):
-        models.compressed(
-            attached_image_model("llava"), "snapkv", ids, mask, ratio=0.5, chunk=8, **looked
-        )
-    with pytest.raises(ValueError, match="scorer must not be kvzip with pixel_values"):
-        models.compressed(attached_image_model("llava"), "kvzip", ids, mask, ratio=0.5, **looked)
-    with pytest.raises(TypeError, match="got 'pixel_values': list"):
-        models.compressed(attached_image_model("llava"), "full", ids, mask, pixel_values=[1])
-
-
-def test_a_later_turn_brings_no_new_image():
-    ids, mask, looked = prompt("llava", True, False)
-    cache = models.compressed(attached_image_model("llava"), "full", ids, mask, **looked)
-    every = torch.cat([ids, ids], 1)
+        with pytest.raises((ValueError, TypeError), match=says):
+            models.compressed(model, system, ids, mask, ratio=0.5, **how)
+    cache = models.compressed(model, "full", ids, mask, **looked)
+    other = torch.cat([ids, ids[:, -3:]], 1)
+    other[0, TOKENS - 1] = 2 + ids[0, -1] % 50
+    with pytest.raises(ValueError, match="must begin with the tokens that the cache has seen, got"):
+        generate(model, other, torch.ones_like(other), cache, **looked)
+    every = torch.cat([ids, ids], 1)  # a later turn with a new image
     with pytest.raises(ValueError, match="input_ids must be text, got the model's image_token_id"):
-        generate(attached_image_model("llava"), every, torch.ones_like(every), cache, **looked)
+        generate(model, every, torch.ones_like(every), cache, **looked)
 
 
 def test_images_that_attend_both_ways_are_refused_and_text_is_served():

@@ -84,54 +84,6 @@ def test_a_kept_token_costs_one_row(ragged):
     offsets = sum(x.old.offsets.numel() * 8 for x in cache.evictable() if x.old is not None)
     assert bool(offsets) == ragged
     assert cache.nbytes == 2 * kept * ROW * 4 + padding + offsets
-    before = cache.nbytes
-    cache.batch_select_indices(torch.tensor([1, 0]))
-    assert cache.nbytes == before
-    generate(attached_model(KIND), ids.flip(0), flags.flip(0), cache)
-    assert cache.get_seq_length() == ids.shape[1] + 7
-
-
-@pytest.mark.parametrize(
-    "system", ["full", "streaming_llm", "kvzip+hubkv", "snapkv+graphkv", "cake", "pyramidkv@layer"]
-)
-def test_systems_generate_over_rows_and_whole_ones_give_the_answer_of_the_model(system):
-    ids, mask = prompts(4)
-    how = {} if system == "full" else {"ratio": 0.5}
-    if system.startswith(("snapkv", "cake", "pyramid")):
-        how |= {"settings": {"window": 4}}
-    cache = models.compressed(
-        attached_model(KIND), system, ids[:, :TOKENS], mask[:, :TOKENS], **how
-    )
-    answer = generate(attached_model(KIND), ids, mask, cache)
-    same = torch.equal(answer, generate(stock_model(KIND), ids, mask))
-    assert same == (system == "full")
-
-
-def test_beams_over_rows_are_those_of_the_model():
-    ids, mask = prompts(4)
-    cache = models.compressed(attached_model(KIND), "full", ids[:, :TOKENS], mask[:, :TOKENS])
-    found = generate(attached_model(KIND), ids, mask, cache, num_beams=3)
-    assert_equal(found, generate(stock_model(KIND), ids, mask, num_beams=3))
-
-
-@pytest.mark.parametrize(
-    ("system", "how"),
-    [
-        ("hex-4", {}),
-        ("kivi-4", {}),
-        ("gear", {}),
-        ("snapkv>kivi-4", {"ratio": 0.5}),
-        ("h2o", {"keep": 9, "interval": 4}),
-    ],
-)
-def test_codes_and_eviction_while_decoding_are_refused_with_the_reason(system, how):
-    with pytest.raises(ValueError, match=r"got multi-head latent attention, which caches one row"):
-        models.compressed(attached_model(KIND), system, *prompts(), **how)
-
-
-def test_expected_attention_is_refused():
-    with pytest.raises(ValueError, match=r"rotate its projected queries as Llama does"):
-        models.compressed(attached_model(KIND), "expected_attention", *prompts(), ratio=0.5)
 
 
 def test_a_copied_or_detached_model_expands_rows_by_itself():
@@ -146,13 +98,6 @@ def test_a_copied_or_detached_model_expands_rows_by_itself():
     models.detach(twin)
     assert_equal(generate(twin, ids, mask), expected)
     assert not any("expand_kv" in vars(one) for one in twin.modules())
-
-
-def test_latent_rows_in_a_model_that_is_not_attached_are_refused():
-    ids, mask = prompts()
-    cache = models.compressed(attached_model(KIND), "full", ids, mask)
-    with pytest.raises(ValueError, match=r"attend through this package over a cache of it"):
-        generate(stock_model(KIND), ids, mask, cache)
 
 
 def test_a_bias_where_rows_are_expanded_moves_no_score():

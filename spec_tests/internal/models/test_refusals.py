@@ -1,6 +1,8 @@
-"""Calls that the plug-in refuses, each with one clear sentence."""
+"""Models and calls that the plug-in refuses, each with one clear sentence."""
 
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,183 +14,311 @@ from spec_tests.internal.models.random_model import (
     configuration,
     generate,
     models,
+    new_model,
     prompts,
-    read,
+    stock_model,
     transformers,
     with_random_weights,
 )
+from spec_tests.internal.models.test_laws import HEX
+
+IDS, MASK = prompts()
+ONES = torch.ones_like(MASK)
+AGAIN = dict(keep=9, interval=4)
+DECODING = optimized.DecodingConfig(10, 4, "layer")
 
 
-def read_prompt(evicted: bool = True):
-    """Return a cache of a prompt, half of it evicted."""
-    prompt, ids, mask = read(more=2)
-    if evicted:
-        kept = prompt.valid[:, None].expand(2, 2, TOKENS)
-        prompt.cache.evict([kept, kept])
-    return prompt, ids, mask
-
-
-def from_config(kind: str, **more):
+def from_config(kind: str, attn_implementation: str | None = None, **more):
     """Return a model with the random weights of `transformers`."""
-    return transformers.AutoModelForCausalLM.from_config(configuration(kind, **more))
+    how = dict(attn_implementation=attn_implementation)
+    return transformers.AutoModelForCausalLM.from_config(configuration(kind, **more), **how)
 
 
-def blenderbot():
-    """Return the decoder of an encoder-decoder."""
-    sizes = dict(d_model=16, encoder_layers=2, decoder_layers=2, vocab_size=20, pad_token_id=0)
-    heads = dict(encoder_attention_heads=2, decoder_attention_heads=2, is_decoder=True)
-    config = transformers.BlenderbotSmallConfig(**sizes, **heads)
-    return transformers.BlenderbotSmallForCausalLM(config)
-
-
-def t5():
-    """Return an encoder-decoder."""
+def test_models_outside_the_table_of_architectures_are_refused():
     sizes = dict(d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, vocab_size=20)
-    return transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes))
+    t5 = transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes))
+    with pytest.raises(ValueError, match="a decoder alone, got 't5', an encoder-decoder"):
+        models.attach(t5)
+    with pytest.raises(ValueError, match="got 'gemma3_text', whose attention differs by"):
+        models.attach(from_config("gemma3_text", use_bidirectional_attention=True))
 
 
-def gpt2():
-    """Return a model whose modules have other names than Llama's."""
-    sizes = dict(n_embd=16, n_layer=1, n_head=2, vocab_size=20)
-    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes))
+def test_a_model_whose_adapter_brings_its_own_cache_is_refused():
+    learned = SimpleNamespace(is_prompt_learning=True, peft_type="PREFIX_TUNING")
+    model = SimpleNamespace(config=configuration("llama"), active_peft_config=learned)
+    with pytest.raises(ValueError, match=r"no adapter that learns a prompt.*got PREFIX_TUNING"):
+        models.attach(model)
 
 
-STATES = ["linear_attention", "full_attention"]
-MODELS = {
-    "a window in every layer": (
-        lambda: from_config("mistral", sliding_window=16),
-        r"a layer that sees the whole text, got 'mistral' with a window of 16 tokens in every",
-    ),
-    "states alone": (
-        lambda: from_config("mamba"),
-        "sees the whole text, got 'mamba' with a state and no keys in every layer",
-    ),
-    "an encoder-decoder": (t5, "a decoder alone, got 't5', an encoder-decoder"),
-    "the decoder of one": (blenderbot, "got 'blenderbot-small', an encoder-decoder or part"),
-    "other names": (gpt2, r"attend in `self_attn`, as Llama's.*'gpt2' with 0"),
-    "a model that takes its cache apart": (
-        lambda: from_config("diffllama"),
-        "got 'diffllama', which raises TypeError: chunk",
-    ),
-    "a model with a cache of its own": (
-        lambda: from_config("minimax", layer_types=STATES),
-        "got 'minimax', which raises ValueError: MiniMax uses",
-    ),
-    "a model that sees the future": (
-        lambda: from_config("gemma3_text", use_bidirectional_attention=True),
-        "got 'gemma3_text', whose attention differs by",
-    ),
-}
+LLAMA = attached_model("llama")
+HYBRIDS = ("lfm2", "qwen3_5_text", "bamba", "falcon_h1")
 
 
-@pytest.mark.parametrize("kind", MODELS)
-def test_a_model_that_cannot_be_served_is_refused(kind):
-    make, says = MODELS[kind]
-    with pytest.raises(ValueError, match=says):
-        models.attach(make())
+def scored() -> list:
+    """Return equal scores of both layers."""
+    zeros = torch.zeros(2, 2, TOKENS)
+    return [optimized.Scored(zeros, zeros.bool())] * 2
 
 
-def test_more_tokens_than_learned_positions_are_refused():
-    sizes = dict(ffn_dim=16, word_embed_proj_dim=32, max_position_embeddings=TOKENS + 8)
-    model = with_random_weights(configuration("opt", **sizes))
-    ids, _ = prompts()
-    models.compressed(model, "snapkv", ids, ratio=0.5)
-    with pytest.raises(ValueError, match="learned positions for, 32, got 44; repeats by KVzip"):
-        models.compressed(model, "kvzip", ids, ratio=0.5)
+def flags(tokens: int = TOKENS) -> torch.Tensor:
+    """Return a mask that keeps every entry of both layers."""
+    return torch.ones(2, 2, 2, tokens, dtype=torch.bool)
 
 
-@pytest.mark.parametrize("kind", ["sdpa", "eager"])
-def test_a_cache_in_a_model_that_is_not_attached_is_refused(kind):
-    prompt, ids, mask = read_prompt()
-    model = transformers.AutoModelForCausalLM.from_config(
-        configuration("llama"), attn_implementation=kind
-    )
-    with pytest.raises(ValueError, match=r"attend through this package over a cache of it"):
-        generate(model, ids, mask, prompt.cache)
+def full(kind: str = "llama"):
+    """Return the cache of the prompts."""
+    return models.prefill(attached_model(kind), IDS, MASK).cache
 
 
-def test_taking_tokens_back_is_refused():
-    prompt, _, _ = read_prompt()
-    with pytest.raises(NotImplementedError, match="prompt-lookup decoding is not supported"):
-        prompt.cache.crop(-1)
-    ids, how = prompts()[0][:1], dict(max_new_tokens=4, prompt_lookup_num_tokens=2)
-    cache = models.compressed(attached_model("llama"), "snapkv", ids, ratio=0.5)
-    with pytest.raises(NotImplementedError, match="prompt-lookup decoding is not supported"):
-        attached_model("llama").generate(ids, past_key_values=cache, **how)
+def evicted():
+    """Return a cache of the prompts that only padding was evicted from."""
+    cache = full()
+    cache.evict(MASK.bool()[:, None].expand(2, 2, 2, TOKENS))
+    return cache
 
 
-def test_an_empty_prompt_and_an_empty_chunk_are_refused():
-    ids, mask = prompts()
-    with pytest.raises(ValueError, match="input_ids must be integers"):
-        models.prefill(attached_model("llama"), ids[:, :0])
-    with pytest.raises(ValueError, match=r"chunk must be >= 1, got 0"):
-        models.prefill(attached_model("llama"), ids, mask, chunk=0)
+def empty(name: str):
+    """Return an empty cache for Llama."""
+    if name == "eviction":
+        return models.EvictionCache(LLAMA.config)
+    if name == "hex":
+        return models.HexTransformersCache(LLAMA.config, HEX)
+    return models.DecodingTransformersCache(LLAMA.config, DECODING)
 
 
-def test_keeping_padding_is_refused():
-    prompt, _, _ = read_prompt(evicted=False)
-    kept = torch.ones(2, 2, 2, TOKENS, dtype=torch.bool)
-    with pytest.raises(ValueError, match=r"kept\[0\] must be False at padding"):
-        prompt.cache.evict(kept)
+def compress(system, kind: str = "llama", **how):
+    """Return the cache of the unpadded prompts."""
+    return models.compressed(attached_model(kind), system, IDS, **how)
 
 
-def test_masks_of_another_shape_or_number_are_refused():
-    prompt, _, _ = read_prompt(evicted=False)
-    kept = torch.ones(2, 2, 2, TOKENS - 1, dtype=torch.bool)
-    with pytest.raises(ValueError, match=r"kept\[0\] must have shape \(2, 2, 24\)"):
-        prompt.cache.evict(kept)
-    with pytest.raises(ValueError, match="kept must have one entry for each of 2 layers, got 1"):
-        prompt.cache.evict(kept[:1])
+def call(mask, more: int = 4, kind: str = "llama", system="full", **how):
+    """Call a model with a mask and `more` tokens behind the prompt that a system has read."""
+    ids, cache = prompts(more)[0], compress(system, kind, **how)
+    new = ids[:, cache.get_seq_length() :]
+    return attached_model(kind)(new, attention_mask=mask, past_key_values=cache)
 
 
-def test_evicting_twice_is_refused():
-    prompt, _, _ = read_prompt()
-    kept = torch.ones(2, 2, 2, TOKENS, dtype=torch.bool)
-    with pytest.raises(ValueError, match="cache must be filled and whole"):
-        prompt.cache.evict(kept)
+def ask_nothing_new(kind: str, system, **how):
+    """Generate from the ids that a system has read, the last four in one call."""
+    (ids, _), model, cache = prompts(4), attached_model(kind), compress(system, kind, **how)
+    model(ids[:, cache.get_seq_length() :], past_key_values=cache)
+    return generate(model, ids, torch.ones_like(ids), cache)
 
 
-def test_an_unknown_scorer_is_refused():
-    with pytest.raises(
-        ValueError, match=r"name must be one of .* random, .*, got 'snapkvv': did you mean 'snapk"
-    ):
-        models.scorer("snapkvv", attached_model("llama"))
-    with pytest.raises(ValueError, match=r", streaming_llm.*, got LlamaForCausalLM$"):
-        models.scorer(attached_model("llama"), "snapkv")
+def only_the_name():
+    """Return a model with the name of our attention, and nothing else of `attach`."""
+    return from_config("llama", attn_implementation=LLAMA.config._attn_implementation)
 
 
-def test_a_scope_that_a_compressor_lacks_is_refused():
-    prompt, _, _ = read_prompt(evicted=False)
-    blank = torch.zeros(2, 2, TOKENS)
-    scored = [optimized.Scored(blank, blank.bool())] * 2
-    with pytest.raises(ValueError, match="scope must be 'head' for graphkv_compress, got 'model'"):
-        prompt.cache.compress(
-            scored, optimized.graphkv_compress, scope="model", refinement=optimized.GraphSettings(4)
-        )
+def put_entries(name: str):
+    """Put entries before the prompt, as prefix tuning does."""
+    cache, mask = empty(name), torch.ones(2, TOKENS + 3)
+    for layer in range(2):
+        cache.update(torch.ones(2, 2, 3, 8), torch.ones(2, 2, 3, 8), layer)
+    return LLAMA(IDS, attention_mask=mask, past_key_values=cache)
 
 
-def test_dropout_while_training_is_refused():
+def read_in_training(system: str, **how):
+    """Compress with a model that caches nothing, since it checkpoints gradients."""
+    model = models.attach(new_model("llama"))
+    model.activation_checkpointing_enable()
+    return models.compressed(model.train(), system, IDS, MASK, **how)
+
+
+def drop_out():
+    """Read a prompt with dropout."""
     config = configuration("llama", attention_dropout=0.5)
     model = models.attach(transformers.AutoModelForCausalLM.from_config(config)).train()
-    with pytest.raises(ValueError, match=r"dropout must be 0, got 0.5: call `model.eval\(\)`"):
-        models.prefill(model, prompts()[0])
+    return models.prefill(model, IDS)
 
 
-@pytest.mark.parametrize("values", [torch.zeros(26), torch.tensor([0.5] + [1] * 25)])
-def test_a_mask_of_other_numbers_than_flags_is_refused(values):
-    model, ids = attached_model("llama"), prompts(2)[0]
-    cache, mask = models.compressed(model, "full", ids[:, :TOKENS]), values.expand(2, -1)
-    read_more = partial(model, ids[:, TOKENS:], past_key_values=cache)
-    for read_masked in (read_more, partial(models.compressed, model, "full", ids)):
-        with pytest.raises(ValueError, match=r"1 at tokens, which each row has.* it is not added"):
-            read_masked(attention_mask=mask)
-    read_more(attention_mask=torch.ones(2, 26))
+@cache
+def jamba():
+    """Return a model whose states begin anew where several tokens are read."""
+    sizes = dict(attn_layer_period=2, attn_layer_offset=1, num_experts=1, head_dim=8)
+    return models.attach(new_model("jamba", use_mamba_kernels=False, **sizes))
 
 
-def test_a_mask_of_queries_times_tokens_is_refused():
-    prompt, ids, _ = read_prompt()
-    mask = torch.ones(2, 1, 2, TOKENS + 2, dtype=torch.bool)
-    with pytest.raises(ValueError, match=r"of shape \(batch, tokens\), got \(2, 1, 2, 26\)"):
-        attached_model("llama")(
-            input_ids=ids[:, TOKENS:], attention_mask=mask, past_key_values=prompt.cache
+def ask_jamba():
+    """Ask a question of several tokens behind a prompt."""
+    ids = prompts(4)[0]
+    return generate(jamba(), ids, torch.ones_like(ids), models.compressed(jamba(), "full", IDS))
+
+
+def repeat_beyond_positions():
+    """Let KVzip repeat more tokens than a model has learned positions for."""
+    sizes = dict(ffn_dim=16, word_embed_proj_dim=32, max_position_embeddings=TOKENS + 8)
+    model = with_random_weights(configuration("opt", **sizes))
+    models.compressed(model, "snapkv", IDS, ratio=0.5)
+    return models.compressed(model, "kvzip", IDS, ratio=0.5)
+
+
+def refine_negative(store):
+    """Refine the negative scores of KNorm."""
+    prompt = models.prefill(LLAMA, IDS)
+    given = models.scorer("knorm", LLAMA).finish(prompt, 9).scored, optimized.compress
+    how = dict(refinement=optimized.HubSettings())
+    if store is None:
+        return prompt.cache.compress(*given, ratio=0.5, **how)
+    return models.HexTransformersCache.of_prompt(prompt, *given, store, **how)
+
+
+def finish_another_prompt(name: str):
+    """Score a prompt that the scorer did not watch, after one that it did."""
+    how = {} if name in ("h2o", "expected_attention") else {"window": 4}
+    scorer = models.scorer(name, LLAMA, **how)
+    scorer.finish(models.prefill(LLAMA, IDS.flip(1), watch=[scorer.watch]), 20)
+    return scorer.finish(models.prefill(LLAMA, IDS), 20)
+
+
+def hide_an_ended_row(kind: str, system: str):
+    """Hide what a row said after its end."""
+    ids, mask = prompts(3)[0], torch.ones(2, TOKENS + 3).long()
+    mask[0, TOKENS - 2 : TOKENS] = 0
+    return generate(attached_model(kind), ids, mask, compress(system, kind))
+
+
+def case(says: str, ask: Callable[..., object], *given, **how):
+    """Return a call that is refused, and a part of the message."""
+    return pytest.param(partial(ask, *given, **how), says, id=says[:60])
+
+
+UNATTACHED = "attend through this package over a cache of it"
+NAMED = "prepared by `attach(model)`, got"
+LOOKED = "prompt-lookup decoding is not supported"
+FLAGS = "1 at tokens, which each row has, and 0 at padding, got values of"
+ROTATES = (
+    "rotate its projected queries as Llama does, over the whole width and in halves, for expec"
+)
+LATENT = "got multi-head latent attention, which caches one row for all heads"
+WRONG = HEX._replace(bits=9)
+SHARED = "some of whose layers attend to the keys of another"
+BELOW_0 = "to shift scores below 0, use `shift_scores`"
+ZEROS, SHARES = torch.zeros(2, 26), torch.tensor([0.5] + [1] * 25).expand(2, -1)
+UNEVEN = torch.arange(52).view(2, 26) != 23  # a question that is padded in one row
+HALF: dict = dict(ratio=0.5)
+BUDGETS: dict[str, dict] = {"full": {}, "gear": {}, "h2o": AGAIN, "snapkv": HALF, "kvzip": HALF}
+CALLS = [
+    *(
+        case(UNATTACHED, lambda kind: generate(from_config("llama", kind), IDS, MASK, full()), kind)
+        for kind in ("sdpa", "eager")
+    ),
+    case(UNATTACHED, lambda: generate(stock_model("minicpm3"), IDS, MASK, full("minicpm3"))),
+    case(NAMED, lambda: models.prefill(only_the_name(), IDS)),
+    case("got only the name of it", lambda: generate(only_the_name(), IDS, ONES, empty("hex"))),
+    case(LOOKED, lambda: full().crop(-1)),
+    case(LOOKED, lambda: generate(LLAMA, IDS, MASK, full(), prompt_lookup_num_tokens=2)),
+    case("prefix tuning is not supported", lambda: empty("hex").max_cache_len),
+    *(
+        case("put there by `update` (as prefix tuning does)", put_entries, name)
+        for name in ("hex", "decoding", "eviction")
+    ),
+    case("input_ids must be integers", models.prefill, LLAMA, IDS[:, :0]),
+    case("chunk must be >= 1, got 0", models.prefill, LLAMA, IDS, chunk=0),
+    *(
+        case("watch must be a list of functions, got", models.prefill, LLAMA, IDS, watch=watch)
+        for watch in (len, [3], None)
+    ),
+    case("kept[0] must be False at padding", lambda: full().evict(flags())),
+    case("kept[0] must have shape (2, 2, 24)", lambda: full().evict(flags(TOKENS - 1))),
+    case("kept must have one entry for each of 2 layers, got 1", lambda: full().evict(flags()[:1])),
+    case("cache must be filled and whole", lambda: evicted().evict(flags())),
+    case(
+        "valid must be False at the padding that was read",
+        lambda: full().compress(scored(), optimized.compress, keep=9, valid=flags()[0, :, 0]),
+    ),
+    case(
+        "scope must be 'head' for graphkv_compress, got 'model'",
+        lambda: full().compress(scored(), optimized.graphkv_compress, scope="model"),
+    ),
+    case(
+        "got an empty EvictionCache, of which nothing would be",
+        lambda: generate(LLAMA, IDS, MASK, empty("eviction")),
+    ),
+    case("got 'snapkvv': did you mean 'snapkv'", models.scorer, "snapkvv", LLAMA),
+    case("got LlamaForCausalLM", models.scorer, LLAMA, "snapkv"),
+    case("tokenizer or prompt, got both", models.scorer, "kvzip", LLAMA, tokenizer=len, prompt=[1]),
+    *(case("must be one of", models.scorer, name, LLAMA, windows=5) for name in models.SCORERS),
+    *(
+        case(f"prompt must be one that {name} watched", finish_another_prompt, name)
+        for name in ("h2o", "snapkv", "pyramidkv", "cake", "expected_attention")
+    ),
+    case(
+        "settings of snapkv must be left out, got window",
+        lambda: compress(models.scorer("snapkv", LLAMA), **HALF, settings={"window": 3}),
+    ),
+    case(ROTATES, compress, "expected_attention", "gpt_oss", **HALF),
+    case(ROTATES, compress, "expected_attention", "minicpm3", **HALF),
+    case("dropout must be 0, got 0.5: call `model.eval()`", drop_out),
+    *(case(FLAGS, call, mask, 2) for mask in (ZEROS, SHARES)),
+    *(case(FLAGS, models.compressed, LLAMA, "full", prompts(2)[0], x) for x in (ZEROS, SHARES)),
+    case("of shape (batch, tokens), got (2, 1, 4, 28)", call, torch.ones(2, 1, 4, 28).bool()),
+    case(
+        "attention_mask must not change for the tokens",
+        lambda: LLAMA(IDS[:, :3], attention_mask=torch.ones(2, 27), past_key_values=full()),
+    ),
+    case("whose states start again when it reads 4 tokens after", ask_jamba),
+    case("whose states start again", lambda: models.prefill(jamba(), IDS, chunk=8)),
+    case("learned positions for, 32, got 44; repeats by KVzip", repeat_beyond_positions),
+    *(
+        case("a new token behind the 28 that the cache has seen", ask_nothing_new, *given, **how)
+        for *given, how in (
+            ("llama", HEX, {}),
+            ("llama", "h2o", AGAIN),
+            *((kind, "full", {}) for kind in HYBRIDS),
         )
+    ),
+    *(
+        case("attention_mask must be 1 in a call of one token", call, mask, 1, kind)
+        for mask in [torch.arange(50).view(2, 25) < 49]
+        for kind in HYBRIDS
+    ),
+    case("1 at every token after the prompt", call, UNEVEN, 2, system="h2o", **AGAIN),
+    *(case(BELOW_0, refine_negative, store) for store in (None, HEX)),
+    *(
+        case(
+            "rearranging rows (beams, several sequences) is not supported",
+            lambda given: generate(LLAMA, IDS, ONES, compress(given[0], **given[1]), num_beams=2),
+            one,
+        )
+        for one in (("gear", {}), ("h2o", AGAIN))
+    ),
+    case("only a system that evicts can hide what a row", hide_an_ended_row, "llama", "gear"),
+    case("only a system that evicts can hide what a row", hide_an_ended_row, "lfm2", "full"),
+    *(
+        case(says, compress, system, kind, **how)
+        for kind, says in (("minicpm3", LATENT), ("gemma4_text", SHARED))
+        for system, how in ((HEX, {}), ("gear", {}), ("h2o", AGAIN), ("snapkv>gear", HALF))
+    ),
+    *(
+        case("cached nothing: call `model.eval()`", read_in_training, system, **how)
+        for system, how in BUDGETS.items()
+    ),
+    case("must be a HexConfig, got 'HEX-3'", models.HexTransformersCache, LLAMA.config, "HEX-3"),
+    case("bits must be in [1, 8], got 9", models.HexTransformersCache, LLAMA.config, WRONG),
+    *(
+        case("near=True accepts any", models.HexTransformersCache, LLAMA.config, settings)
+        for mode in ("append", "full")
+        for settings in [optimized.hex_preset("HEX-3")._replace(mode=mode)]
+    ),
+    *(
+        case(says, models.DecodingTransformersCache, LLAMA.config, settings, score)
+        for settings, score, says in (
+            (optimized.DecodingConfig(0), "h2o", "target=0"),
+            (optimized.DecodingConfig(9, 0), "h2o", "settings.interval must be >= 1, got 0"),
+            (optimized.DecodingConfig(9), "h2o", "scope must be 'head' or 'layer', since a layer"),
+            (
+                DECODING._replace(refinement=optimized.HubSettings()),
+                "knorm",
+                "must be None with score 'knorm', whose scores are negative, got HubSettings",
+            ),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("ask", "says"), CALLS)
+def test_a_call_that_cannot_be_served_is_refused(ask, says):
+    with pytest.raises((ValueError, TypeError, NotImplementedError)) as told:
+        ask()
+    assert says in str(told.value)

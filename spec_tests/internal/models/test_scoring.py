@@ -7,19 +7,21 @@ import torch
 
 import optimized
 import reference
+from optimized.models import SCORERS
+from optimized.models.scorer import Scorer
 from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.internal.models.random_model import (
     PADDING,
     TOKENS,
     attached_model,
-    every_main_architecture,
     gates,
+    logits_after,
     models,
     prompts,
 )
 
 KEEP = 14
-
+NEVER = optimized.DecodingConfig(1000, 4, "head")
 
 SETTINGS: dict[str, dict] = {name: {} for name in models.SCORERS} | {
     "streaming_llm": {"sinks": 2},
@@ -32,37 +34,29 @@ SETTINGS: dict[str, dict] = {name: {} for name in models.SCORERS} | {
     "fastkvzip": {"weights": gates(optimized)},
 }
 every_scorer = pytest.mark.parametrize("name", models.SCORERS)
-told_of_a_model = pytest.mark.parametrize("name", [n for n in models.SCORERS if n != "random"])
 
 
-def score_prompts(
-    name: str, kind: str, kv=optimized, chunk: int | None = None, row: int | None = None
-):
+def score_prompts(name: str, kind: str, chunk: int | None = None, row: int | None = None):
     """Return a scorer's scores of the prompts, or of one row without its padding."""
     ids, mask = prompts()
     if row is not None:
-        ids, mask = (x[row : row + 1][:, mask[row].bool()] for x in (ids, mask))
-    scorer = models.scorer(name, attached_model(kind), kv, **SETTINGS[name])
+        ids, mask = (x[row : row + 1, mask[row].bool()] for x in (ids, mask))
+    scorer = models.scorer(name, attached_model(kind), **SETTINGS[name])
     prompt = models.prefill(attached_model(kind), ids, mask, chunk=chunk, watch=[scorer.watch])
     return scorer.finish(prompt, KEEP), prompt
 
 
-def kept_sets(scores, valid=None, start: int = 0):
+def kept_sets(scores, valid):
     """Return the masks that half of the budget keeps in each layer."""
-    real = torch.ones(1, TOKENS - start, dtype=torch.bool) if valid is None else valid[:, start:]
-    sets = []
-    for one in scores.scored:
-        ranked = one.scores[..., start:].masked_fill(~real[:, None], -torch.inf)
-        sets.append(reference.retain(ranked, one.protected[..., start:], keep=KEEP))
-    return sets
-
-
-def test_settings_are_of_scorers():
-    assert set(SETTINGS) == set(models.SCORERS)
+    hidden = torch.zeros_like(scores.scored[0].protected) if valid is None else ~valid[:, None]
+    return [
+        reference.retain(one.scores.masked_fill(hidden, -torch.inf), one.protected, keep=KEEP)
+        for one in scores.scored
+    ]
 
 
 @every_scorer
-@every_main_architecture
+@pytest.mark.parametrize("kind", ["llama", "qwen3"])
 def test_a_prompt_in_chunks_keeps_the_sets_of_the_whole(name, kind):
     whole, prompt = score_prompts(name, kind)
     chunked, _ = score_prompts(name, kind, chunk=7)
@@ -70,21 +64,30 @@ def test_a_prompt_in_chunks_keeps_the_sets_of_the_whole(name, kind):
     assert_equal(chunked.budgets, whole.budgets)
 
 
-@told_of_a_model
-def test_both_implementations_keep_the_same_sets(name):
-    mine, prompt = score_prompts(name, "llama", optimized)
-    other, _ = score_prompts(name, "llama", reference)
-    assert_equal(kept_sets(mine, prompt.valid), kept_sets(other, prompt.valid))
-    assert_equal(mine.budgets, other.budgets)
-
-
-@told_of_a_model
+@pytest.mark.parametrize("name", [name for name in models.SCORERS if name != "random"])
 def test_a_padded_row_keeps_what_it_keeps_alone(name):
-    together, _ = score_prompts(name, "llama")
+    together, prompt = score_prompts(name, "llama")
     for row, start in ((0, 0), (1, PADDING)):
         alone, _ = score_prompts(name, "llama", row=row)
-        mine = [one[row : row + 1] for one in kept_sets(together, start=start)]
-        assert_equal(mine, kept_sets(alone, torch.ones(1, TOKENS - start, dtype=torch.bool)))
+        mine = [kept[row : row + 1, :, start:] for kept in kept_sets(together, prompt.valid)]
+        assert_equal(mine, kept_sets(alone, None))
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_layers_share_the_budget_as_the_specification_says(exact):
+    model, (ids, mask), steps = attached_model("llama"), prompts(), []
+    scorer = models.scorer("cake", model, window=6, exact=exact)
+    prompt = models.prefill(model, ids, mask, watch=[scorer.watch, steps.append])
+    wishes = [
+        reference.cake_preference(step.queries, step.keys, 6, valid=step.valid) for step in steps
+    ]
+    expected = reference.cake_budgets(torch.stack(wishes), KEEP, mask.sum(-1), 6, exact=exact)
+    assert_equal(scorer.finish(prompt, KEEP).budgets, expected)
+    how = dict(window=6, beta=2, exact=exact)
+    scorer = models.scorer("pyramidkv", model, **how)
+    prompt = models.prefill(model, ids, mask, watch=[scorer.watch])
+    expected = reference.pyramidkv_budgets(18, 2, mask.sum(-1), **how)
+    assert_equal(scorer.finish(prompt, 18).budgets, expected)
 
 
 @every_scorer
@@ -188,3 +191,106 @@ def test_kvzip_hears_the_model_repeat_what_it_read():
             here = slice(4 + index * chunk, 4 + (index + 1) * chunk)
             mine = one.scores[..., here].argsort(-1)
             assert_equal(mine, expected[..., here].argsort(-1))
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma2", "gpt_oss"])
+def test_heavy_hitters_gather_the_mass_of_every_query_so_far(kind):
+    ids, mask = prompts(3)
+    model, steps = attached_model(kind), []
+    cache = models.DecodingTransformersCache(model.config, NEVER, "h2o")
+    models.prefill(model, ids, mask, watch=[steps.append])
+    logits_after(model, cache, ids[:, :TOKENS], mask[:, :TOKENS], TOKENS)
+    logits_after(model, cache, ids, mask, 3)
+    layers = [layer for layer in cache.layers if not layer.is_sliding]
+    for layer, step in zip(layers, steps, strict=True):
+        drawn = optimized.decoding_read(layer.held).scores
+        seen = dict(queries=step.queries, keys=step.keys, valid=step.valid)
+        assert_as_accurate(drawn, reference.h2o_mass, seen)
+
+
+def mass_behind_the_prompt(queries, keys):
+    """Return the attention mass of the tokens behind the prompt, over all heads."""
+    return reference.h2o_mass(queries, keys).sum(1)[..., TOKENS:]
+
+
+@pytest.mark.parametrize("kind", ["llama", "granite", "gemma2"])
+def test_hex_gathers_the_mass_of_every_query_so_far(kind):
+    (ids, _), model, steps = prompts(3), attached_model(kind), []
+    every = torch.ones_like(ids)
+    settings = optimized.HexConfig(density=1.0, block=8, recent=2)  # three blocks, all exact
+    cache = models.HexTransformersCache(model.config, settings)
+    models.prefill(model, ids, watch=[steps.append])
+    logits_after(model, cache, ids[:, :TOKENS], every[:, :TOKENS], TOKENS)
+    logits_after(model, cache, ids, every, 3)
+    layers = [layer for layer in cache.layers if not layer.is_sliding]
+    for layer, step in zip(layers, steps, strict=True):
+        seen = dict(queries=step.queries, keys=step.keys)
+        assert_as_accurate(layer.cache.residual_mass, mass_behind_the_prompt, seen)
+
+
+@pytest.mark.parametrize("name", ["fastkvzip", "knorm"])
+def test_what_arrives_while_decoding_is_scored_as_in_a_prompt(name):
+    ids, mask = prompts(2)
+    model = attached_model("llama")
+    cache = models.DecodingTransformersCache(model.config, NEVER, name, gates(optimized))
+    settings = {"weights": gates(optimized)} if name == "fastkvzip" else {}
+    scorer = models.scorer(name, model, **settings)
+    prompt = models.prefill(model, ids, mask, watch=[scorer.watch])
+    logits_after(model, cache, ids[:, :TOKENS], mask[:, :TOKENS], TOKENS)
+    logits_after(model, cache, ids, mask, 2)
+    for layer, one in zip(cache.layers, scorer.finish(prompt, 9).scored, strict=True):
+        drawn = optimized.decoding_read(layer.held).scores
+        assert_equal(drawn.argsort(-1)[0], one.scores.argsort(-1)[0])
+        assert layer.hidden is None
+
+
+def test_the_first_and_the_last_tokens_are_held_while_decoding():
+    (ids, mask), model = prompts(9), attached_model("llama")
+    cache = models.compressed(model, "streaming_llm", ids[:, :TOKENS], keep=10, interval=4)
+    logits_after(model, cache, ids, torch.ones_like(mask), 10)
+    for layer in cache.layers:
+        view = optimized.decoding_read(layer.held)
+        for places, present in zip(view.positions[0], view.present[0], strict=True):
+            first, last = places[present].sort().values.tensor_split([4])
+            assert first.tolist() == [0, 1, 2, 3]
+            assert last.tolist() == [*range(TOKENS + 9 - len(last), TOKENS + 9)]
+
+
+class Counting(Scorer):
+    """Scores a token by how many tokens were read when its chunk ended."""
+
+    name = "counting"
+
+    def remember(self, step, past):
+        """Append the number of tokens so far, once for each token of the chunk."""
+        counts = torch.full(step.queries.shape[2:3], float(step.keys.shape[2]))
+        return counts if past is None else torch.cat([past, counts])
+
+    def scored(self, read):
+        """Return the counts, the same for every head."""
+        scores = self.memory[read.layer].expand(read.keys.shape[:-1])
+        return optimized.Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("chunk", [None, 5, 1])
+def test_what_a_scorer_returns_is_there_at_the_next_chunk_and_forgotten_at_the_next_prompt(chunk):
+    ids, mask = prompts()
+    scorer = Counting(attached_model("llama"), optimized)
+    for _ in range(2):
+        prompt = models.prefill(
+            attached_model("llama"), ids, mask, chunk=chunk, watch=[scorer.watch]
+        )
+        (first, *_) = scorer.finish(prompt, 9).scored
+        size = chunk or TOKENS
+        ends = (torch.arange(TOKENS) // size * size + size).clamp(max=TOKENS).float()
+        assert_equal(first.scores, ends.expand(first.scores.shape).clone())
+
+
+def test_a_scorer_that_remembers_refuses_another_prompt_and_serves_compressed(monkeypatch):
+    monkeypatch.setitem(SCORERS, Counting.name, Counting)
+    ids, mask = prompts()
+    model = attached_model("llama")
+    with pytest.raises(ValueError, match="prompt must be one that counting watched"):
+        models.scorer("counting", model).finish(models.prefill(model, ids, mask), 9)
+    cache = models.compressed(model, "counting", ids[-1:], ratio=0.5)
+    assert [layer.keys.shape[2] for layer in cache.evictable()] == [TOKENS // 2] * 2

@@ -1,0 +1,209 @@
+"""Calls of an attached model: as before without a cache of ours, and checked with one."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from spec_tests.accuracy import assert_equal
+from spec_tests.internal.models.oracle import assert_logits
+from spec_tests.internal.models.random_model import (
+    TOKENS,
+    VOCABULARY,
+    attached_model,
+    configuration,
+    every_architecture,
+    generate,
+    logits_after,
+    models,
+    new_model,
+    prompts,
+    read,
+    transformers,
+)
+from spec_tests.internal.models.test_laws import HEX
+from spec_tests.scorers.largest_allocation import largest
+
+
+@every_architecture
+def test_an_attached_model_gives_the_logits_it_gave(kind):
+    ids, mask = prompts()
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    with torch.no_grad():
+        out = attached_model(kind)(input_ids=ids, attention_mask=mask, position_ids=positions)
+    assert_logits(out.logits[mask.bool()], kind, ids, mask)
+    read = models.prefill(attached_model(kind), ids, mask, chunk=7)
+    assert_logits(read.logits[:, None], kind, ids, mask, 1)
+
+
+@pytest.mark.parametrize("chunk", [None, 700])
+def test_reading_a_padded_prompt_makes_nothing_of_queries_times_tokens(chunk):
+    tokens = 8 * models.attention.BLOCK
+    ids = torch.randint(2, VOCABULARY, (1, tokens), generator=torch.Generator().manual_seed(0))
+    mask = torch.ones_like(ids)
+    mask[0, :3] = 0
+    how = dict(chunk=chunk, watch=[lambda _: None])
+    made = largest(partial(models.prefill, attached_model("llama"), ids, mask), **how)
+    assert made < tokens * tokens / 2
+
+
+def static_call(ids, mask):
+    """Return the inputs of two calls, and a cache of fixed size."""
+    cache = transformers.StaticCache(config=configuration("llama"), max_cache_len=64)
+    first = dict(input_ids=ids[:, :9], attention_mask=mask[:, :9])
+    return [first, dict(input_ids=ids[:, 9:], attention_mask=mask)], cache
+
+
+def packed_call(ids, mask):
+    """Return the inputs of a call with two sequences packed into each row."""
+    del mask
+    places = torch.arange(TOKENS // 2).repeat(2).expand(ids.shape)
+    return [dict(input_ids=ids, position_ids=places, use_cache=False)], None
+
+
+def masked_call(ids, mask):
+    """Return the inputs of a call whose mask hides every second token from all other queries."""
+    del mask
+    sees = torch.ones(2, 1, TOKENS, TOKENS, dtype=torch.bool).tril()
+    sees[..., 1::2] &= torch.eye(TOKENS, dtype=torch.bool)[:, 1::2]
+    return [dict(input_ids=ids, attention_mask=sees)], None
+
+
+def dynamic_call(ids, mask):
+    """Return the inputs of a call, and a dynamic cache with a layer for each kind of attention."""
+    return [dict(input_ids=ids, attention_mask=mask)], transformers.DynamicCache(
+        config=configuration("llama")
+    )
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+@pytest.mark.parametrize("call", [static_call, packed_call, masked_call, dynamic_call])
+def test_every_call_without_a_cache_of_ours_is_what_it_was(call, implementation):
+    both = []
+    for attach in (lambda model: model, models.attach):
+        model = new_model("llama")
+        model.set_attn_implementation(implementation)
+        calls, cache = call(*prompts())
+        more = {} if cache is None else {"past_key_values": cache}
+        with torch.no_grad():
+            both.append([attach(model)(**one, **more).logits for one in calls])
+    assert_equal(*both)
+
+
+def test_a_model_that_is_detached_is_the_model_it_was():
+    model, ids = models.attach(new_model("llama")), prompts()[0]
+    models.detach(model)
+    assert model.config._attn_implementation == "sdpa"
+    modules = (model.model, *(layer.self_attn for layer in model.model.layers))
+    assert not any(one._forward_pre_hooks for one in modules)
+    with pytest.raises(ValueError, match=r"prepared by `attach\(model\)`, got attn_impl"):
+        models.prefill(model, ids)
+    models.prefill(models.attach(model), ids)
+
+
+def test_attaching_twice_is_attaching_once():
+    model = new_model("llama")
+    models.attach(model)
+    hooks = len(model.model._forward_pre_hooks)
+    models.attach(model)
+    assert len(model.model._forward_pre_hooks) == hooks == 1
+
+
+CONFIG = attached_model("llama").config
+CALLS = {
+    "by position": lambda model, ids, mask, cache: model(ids, mask, None, cache),
+    "without positions and mask": lambda model, ids, _, cache: model(ids, past_key_values=cache),
+    "embeddings": lambda model, ids, mask, cache: model(
+        inputs_embeds=model.get_input_embeddings()(ids), attention_mask=mask, past_key_values=cache
+    ),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_finds_what_it_is_not_told(call):
+    prompt, ids, mask = read(more=3)
+    prompt.cache.evict(torch.rand(2, 2, 2, TOKENS).gt(0.5) & prompt.valid[:, None])
+    model, new = attached_model("llama"), ids[:, TOKENS:]
+    with prompt.cache.undone():
+        expected = logits_after(model, prompt.cache, ids, mask, 3)
+    with torch.no_grad():
+        assert_equal(CALLS[call](model, new, mask, prompt.cache).logits, expected)
+
+
+ROPES = {
+    "dynamic": (64, dict(rope_type="dynamic", factor=4.0)),
+    "longrope": (
+        256,
+        dict(
+            rope_type="longrope",
+            factor=4.0,
+            short_factor=[1.0] * 4,
+            long_factor=[1.0, 2.0, 4.0, 8.0],
+            original_max_position_embeddings=64,
+        ),
+    ),
+}
+every_rope = pytest.mark.parametrize("rope", ROPES)
+
+
+def rotating_model(rope: str):
+    """Return a model whose rotary embedding changes beyond 64 tokens, and 100 ids."""
+    longest, settings = ROPES[rope]
+    more = dict(max_position_embeddings=longest, rope_parameters=dict(rope_theta=1e4, **settings))
+    model = models.attach(new_model("llama", **more))
+    draw = torch.Generator().manual_seed(2)
+    return model, torch.randint(2, VOCABULARY, (1, 100), generator=draw)
+
+
+@every_rope
+def test_a_rotation_that_changes_between_two_calls_is_refused(rope):
+    model, ids = rotating_model(rope)
+    assert torch.isfinite(models.prefill(model, ids).logits).all()
+    with pytest.raises(ValueError, match=f"'{rope}' whose angles change beyond 64 .* with 60"):
+        models.prefill(model, ids, chunk=30)
+    assert_equal(models.prefill(model, ids[:, :64], chunk=64).cache.get_seq_length(), 64)
+    scorer = models.scorer("kvzip", model, chunk=40)  # which repeats what it read
+    scorer.finish(models.prefill(model, ids[:, :30]), 9)
+    with pytest.raises(ValueError, match=f"'{rope}' whose angles change beyond 64 tokens, with 40"):
+        scorer.finish(models.prefill(model, ids[:, :40]), 9)
+
+
+def test_what_was_read_at_once_beyond_the_length_goes_on_where_angles_stay():
+    model, ids = rotating_model("longrope")
+    cache = models.prefill(model, ids[:, :90]).cache
+    growing = transformers.DynamicCache()
+    with torch.no_grad():
+        model(input_ids=ids[:, :90], past_key_values=growing)
+        actual, expected = (
+            model(input_ids=ids[:, 90:], past_key_values=held).logits for held in (cache, growing)
+        )
+    assert_equal(actual, expected)
+    model, ids = rotating_model("dynamic")
+    cache = models.prefill(model, ids[:, :90]).cache
+    with pytest.raises(ValueError, match="'dynamic' whose angles change beyond 64"):
+        model(input_ids=ids[:, 90:], past_key_values=cache)
+
+
+def test_a_call_that_is_refused_leaves_the_cache_as_it_was():
+    ids, mask = prompts(3)
+    cache = models.HexTransformersCache(CONFIG, HEX)
+    with pytest.raises(ValueError, match="0, on the left of each row, got 0 after 1 at position"):
+        generate(attached_model("llama"), ids, mask.flip(1), cache)
+    every = torch.ones_like(mask)
+    assert_equal(
+        generate(attached_model("llama"), ids, every, cache),
+        generate(attached_model("llama"), ids, every, models.HexTransformersCache(CONFIG, HEX)),
+    )
+
+
+def test_a_call_that_fails_in_the_middle_leaves_a_cache_that_says_so():
+    ids, _ = prompts(3)
+    model, cache = models.attach(new_model("llama")), models.HexTransformersCache(CONFIG, HEX)
+    hook = model.model.layers[1].mlp.register_forward_pre_hook(lambda *_: 1 / 0)
+    layer = model.model.layers[1].self_attn.q_proj.register_forward_pre_hook(lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        model(input_ids=ids, past_key_values=cache)
+    hook.remove()
+    layer.remove()
+    with pytest.raises(ValueError, match="or by a call that failed: make a new cache"):
+        model(input_ids=ids, past_key_values=cache)
