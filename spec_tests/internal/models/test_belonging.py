@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import optimized
-from optimized.models.layer import FACTOR, Digest
+from optimized.models.digest import FACTOR, Digest
 from spec_tests.accuracy import assert_equal
 from spec_tests.internal.models.random_model import (
     VOCABULARY,
