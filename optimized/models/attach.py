@@ -13,7 +13,6 @@ from optimized.models import argument_checks as checks
 from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.attention import (
     NAME,
-    CallAwareCache,
     attentions,
     decoder_of,
     implementation,
@@ -23,6 +22,7 @@ from optimized.models.attention import (
     unwrap_latent_expansion,
     wrap_latent_expansion,
 )
+from optimized.models.cache import AttendingCache
 from optimized.models.self_check import ModelTraits, run_self_check
 
 ONE_AT_A_TIME = threading.RLock()
@@ -38,7 +38,7 @@ class Attachment:
         self.own = own
         """Name of the attention implementation that the model had."""
         self.shown, self.model = shown, model
-        self.places: tuple[list[int], ...] = [], [], []
+        self.weights: tuple[list[int], ...] = [], [], []
         self.samples: set[int] = set()
         self.unsampled = 0
         """How many changes in place led to a sample that is among the earlier ones."""
@@ -47,10 +47,10 @@ class Attachment:
     def read_weights(self) -> None:
         """Compute the mark anew, which tells weights apart; `weight.data += x` leaves no trace."""
         with READING:
-            self.holders = [x._parameters for x in self.model.modules() if x._parameters]
-            before = dict(zip(*self.places[:2], strict=True))
-            self.places, sample = self.find_weights(), sample_of(self.model)
-            now = zip(*self.places[:2], strict=True)
+            self.tables = [x._parameters for x in self.model.modules() if x._parameters]
+            before = dict(zip(*self.weights[:2], strict=True))
+            self.weights, sample = self.find_weights(), sample_of(self.model)
+            now = zip(*self.weights[:2], strict=True)
             changed = any(before.get(key, count) != count for key, count in now)
             self.unsampled += changed and sample in self.samples
             self.samples.add(sample)
@@ -58,31 +58,34 @@ class Attachment:
 
     def find_weights(self) -> tuple[list[int], ...]:
         """Return of each weight its id, how many operations changed it in place, its address."""
-        every = [x for some in self.holders for x in some.values() if x is not None]
+        weights = [x for table in self.tables for x in table.values() if x is not None]
         try:
-            versions = [x._version for x in every]
+            versions = [x._version for x in weights]
         except RuntimeError:  # weights of inference mode have no count
-            versions = [0] * len(every)
-        return [*map(id, every)], versions, [x.data_ptr() for x in every]
+            versions = [0] * len(weights)
+        return [*map(id, weights)], versions, [x.data_ptr() for x in weights]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a copied or pickled state, with the places of the copied weights."""
+        """Restore a copied or pickled state, with the addresses of the copied weights."""
         vars(self).update(state)
-        self.places = self.find_weights()
+        self.weights = self.find_weights()
 
     def __call__(
-        self, decoder: nn.Module, given: tuple[Any, ...], inputs: dict[str, Any] | None = None
+        self, decoder: nn.Module, args: tuple[Any, ...], inputs: dict[str, Any] | None = None
     ) -> tuple[tuple[()], dict[str, Any]] | None:
         """Return the inputs of a decoder call as the cache adapts them; None without a cache."""
         if inputs is None:  # a call that runs while the hook is registered has no cache of ours
             return None
-        if given:
-            inputs = dict(zip(signature(decoder.forward).parameters, given, strict=False)) | inputs
+        if args:
+            inputs = dict(zip(signature(decoder.forward).parameters, args, strict=False)) | inputs
         cache = inputs.get("past_key_values")
-        if not isinstance(cache, CallAwareCache):
+        if not isinstance(cache, AttendingCache):
             return None
         new = [inputs[name] for name in ("input_ids", "inputs_embeds") if name in inputs]
-        if any(x is not None and x.shape[1] > 1 for x in new) or self.places != self.find_weights():
+        if (
+            any(x is not None and x.shape[1] > 1 for x in new)
+            or self.weights != self.find_weights()
+        ):
             self.read_weights()
         cache.check_model(self.mark, self.shown.carries, self.shown.layers)
         if inputs.get("output_attentions"):
@@ -100,36 +103,47 @@ class Beginning:
         self.prepare, self.model = prepare, model
         self.__signature__ = signature(prepare)  # `generate` inspects it
 
-    def __call__(self, input_ids: Tensor, *given: Any, **more: Any) -> Any:
+    def __call__(self, input_ids: Tensor, *args: Any, **options: Any) -> Any:
         """Return the inputs of one call of the model within `generate`."""
-        cache, first = more.get("past_key_values"), more.get("is_first_iteration")
-        every = more.get("next_sequence_length") is not None  # all ids, and not only the new ones
-        if isinstance(cache, CallAwareCache) and more.get("use_cache") is False:
-            raise ValueError(
-                "use_cache must be True with a cache in past_key_values, got False: leave one of "
-                "the two out"
-            )
-        mask = more.get("attention_mask")
+        cache = options.get("past_key_values")
+        if isinstance(cache, AttendingCache):
+            if options.get("use_cache") is False:
+                raise ValueError(
+                    "use_cache must be True with a cache in past_key_values, got False: leave one "
+                    "of the two out"
+                )
+            if options.get("is_first_iteration"):
+                options = self.begin(cache, input_ids, options)
+        return self.prepare(input_ids, *args, **options)
+
+    def begin(self, cache: AttendingCache, ids: Tensor, options: dict[str, Any]) -> dict[str, Any]:
+        """Compare the ids of the first call with those seen; return the inputs besides ids."""
+        seen, count = cache.get_seq_length(), ids.shape[1]
+        mask = options.get("attention_mask")
         mask = mask if isinstance(mask, Tensor) and mask.ndim == 2 else None
-        flags = more.get("position_ids") if mask is None else mask  # a mask of ones is dropped
-        if isinstance(cache, CallAwareCache) and first and isinstance(flags, Tensor):
-            checks.require_flags_of_ids(flags, input_ids, cache.get_seq_length())
-        if isinstance(cache, CallAwareCache) and first and (known := attachment(self.model)):
-            known.holders = []  # so that the next call reads the weights
-        if isinstance(cache, CallAwareCache) and first and every:
-            cache.check_prefix(input_ids, mask)
-            if seen := cache.get_seq_length():
-                if mask is not None and not bool(mask[:, -1].all()):
-                    raise ValueError(
-                        "attention_mask must be 1 at the last token of each row, got 0: pad "
-                        "questions of different lengths on the left, between prompt and question"
-                    )
-                read = (*cache.looked, "mm_encoder_outputs")
-                more = {name: x for name, x in more.items() if name not in read}
-            checks.require_text(self.model.config, input_ids[:, seen:])
-            if not getattr(more.get("token_type_ids"), "any", bool)():
-                more.pop("token_type_ids", None)  # else the model creates a mask for images
-        return self.prepare(input_ids, *given, **more)
+        flags = options.get("position_ids") if mask is None else mask  # a mask of ones is dropped
+        if isinstance(flags, Tensor) and flags.shape[-1] not in (count, seen + count):
+            raise ValueError(
+                f"attention_mask must have a flag for each of the {count} ids, got "
+                f"{flags.shape[-1]}"
+            )
+        if hook := attachment(self.model):
+            hook.tables = []  # so that the next call reads the weights
+        if options.get("next_sequence_length") is None:  # the new ids alone, and not all
+            return options
+        cache.check_prefix(ids, mask)
+        if seen:
+            if mask is not None and not bool(mask[:, -1].all()):
+                raise ValueError(
+                    "attention_mask must be 1 at the last token of each row, got 0: pad "
+                    "questions of different lengths on the left, between prompt and question"
+                )
+            read = (*cache.looked, "mm_encoder_outputs")
+            options = {name: x for name, x in options.items() if name not in read}
+        checks.require_text(self.model.config, ids[:, seen:])
+        if not getattr(options.get("token_type_ids"), "any", bool)():
+            options.pop("token_type_ids", None)  # else the model creates a mask for images
+        return options
 
 
 def attach(model: PreTrainedModel) -> PreTrainedModel:
@@ -156,53 +170,69 @@ def attach(model: PreTrainedModel) -> PreTrainedModel:
             "model must have no adapter that learns a prompt, since it replaces the cache it is "
             f"given, got {adapter.peft_type}"
         )
-    checks.require_language_model(model)
+    require_language_model(model)
     if input_device(model).type == "meta":
         raise ValueError("model must have weights, got a model on the device 'meta'")
     with ONE_AT_A_TIME:
-        known, decoder = attachment(model), decoder_of(model)
-        if known is None:
-            own = implementation(decoder)
-            known = Attachment(own, run_self_check(model), model)
-            modules = attentions(decoder)
-            for one in modules:
-                wrap_latent_expansion(one)
-            hooked = ((decoder, known), *((one, pass_hidden) for one in modules))
-            for module, hook in hooked:
-                module.register_forward_pre_hook(hook, with_kwargs=True)
+        hook, decoder = attachment(model), decoder_of(model)
+        if hook is None:
+            hook = Attachment(implementation(decoder), run_self_check(model), model)
+            decoder.register_forward_pre_hook(hook, with_kwargs=True)
+            for module in attentions(decoder):
+                wrap_latent_expansion(module)
+                module.register_forward_pre_hook(pass_hidden, with_kwargs=True)
             prepare: Any = model.prepare_inputs_for_generation
             vars(model)["prepare_inputs_for_generation"] = Beginning(prepare, model)
         else:
-            known.read_weights()
+            hook.read_weights()
         if not implementation(decoder).startswith(NAME):  # or it was changed since
-            known.own = implementation(decoder)
-            decoder.set_attn_implementation(register_attention(known.own))
+            hook.own = implementation(decoder)
+            decoder.set_attn_implementation(register_attention(hook.own))
     return model
+
+
+def require_language_model(model: Any) -> None:
+    """Refuse an object that is not a causal language model, or only one of its shards."""
+    decodes = hasattr(model, "get_decoder") and not isinstance(model, type)
+    if not decodes or model.get_output_embeddings() is None:
+        named = type(model).__name__ if isinstance(model, nn.Module) else repr(model)
+        says = "load it with `AutoModelForCausalLM.from_pretrained`"
+        if isinstance(model, nn.DataParallel):
+            says = "pass the model inside it, `model.module`"
+        raise TypeError(
+            f"model must be a causal language model of transformers, got {named}: {says}"
+        )
+    shards = any(hasattr(x, "device_mesh") for x in model.parameters())  # of DTensor
+    if shards or (getattr(model, "_tp_size", None) or 1) > 1:
+        raise ValueError(
+            "model must be whole in one process, got weights that are sharded over ranks (tensor "
+            "parallelism): load it without `tp_plan`"
+        )
 
 
 def detach(model: PreTrainedModel) -> PreTrainedModel:
     """Undo `attach`."""
     with ONE_AT_A_TIME:
-        known = attachment(model)
-        if known is not None:
+        hook = attachment(model)
+        if hook is not None:
             decoder = decoder_of(model)
-            decoder.set_attn_implementation(known.own)
+            decoder.set_attn_implementation(hook.own)
             vars(model).pop("prepare_inputs_for_generation", None)
             for module in (decoder, *attentions(decoder)):
                 unwrap_latent_expansion(module)
-                named = module._forward_pre_hooks, module._forward_pre_hooks_with_kwargs
-                for key, hook in list(named[0].items()):
-                    if hook is known or hook is pass_hidden:
-                        del named[0][key], named[1][key]
+                hooks, named = module._forward_pre_hooks, module._forward_pre_hooks_with_kwargs
+                for key, other in list(hooks.items()):
+                    if other in (hook, pass_hidden):
+                        del hooks[key], named[key]
     return model
 
 
 def sample_of(model: PreTrainedModel) -> int:
     """Return a checksum of a model's type and a few numbers of each of its parameters."""
-    weights = (weight.detach() for weight in model.parameters() if not weight.is_meta)
-    few = [x.flatten()[:: max(1, x.numel() // 8)].cpu().double() for x in weights if x.numel()]
-    some = torch.cat(few).tolist() if few else []
-    return crc32(repr((model.config.model_type, some)).encode())
+    weights = (x.detach() for x in model.parameters() if x.numel() and not x.is_meta)
+    few = [x.flatten()[:: max(1, x.numel() // 8)].cpu().double() for x in weights]
+    numbers = torch.cat(few).tolist() if few else []
+    return crc32(repr((model.config.model_type, numbers)).encode())
 
 
 def attachment(model: PreTrainedModel) -> Attachment | None:
@@ -213,7 +243,7 @@ def attachment(model: PreTrainedModel) -> Attachment | None:
 
 def is_attached(model: PreTrainedModel) -> bool:
     """Return whether a model is attached."""
-    checks.require_language_model(model)
+    require_language_model(model)
     return attachment(model) is not None
 
 
@@ -223,10 +253,10 @@ def require_attachment(model: PreTrainedModel) -> Attachment:
     Raises:
         ValueError: the model is not attached, or its attention was changed since.
     """
-    known = attachment(model)
+    hook = attachment(model)
     name = implementation(decoder_of(model))
-    if known is None or not name.startswith(NAME):
+    if hook is None or not name.startswith(NAME):
         raise ValueError(
             f"model must be prepared by `attach(model)`, got attn_implementation {name!r}"
         )
-    return known
+    return hook

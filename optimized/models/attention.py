@@ -2,16 +2,14 @@
 
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from optimized.models import argument_checks as checks
 from reference.precision import widen
 
 NAME = "kvspec"
@@ -45,39 +43,8 @@ class Softmax(NamedTuple):
         return query if abs(factor - 1) < 1e-6 else query * factor
 
 
-class Attendable(Protocol):
-    """A cache layer that computes its own attention, since it holds no plain tensors."""
-
-    def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
-        """Return the output for the queries of the tokens that were just added."""
-        ...
-
-    def value_checks(self) -> AbstractContextManager[None]:
-        """Return a context for `attend`, without checks of values in a steady call."""
-        ...
-
-
 class CallAwareCache:
-    """A cache that receives the inputs of each call of a model."""
-
-    looked: tuple[str, ...]
-    """Names of the inputs that were read besides ids."""
-
-    def get_seq_length(self) -> int:
-        """Return how many tokens were seen."""
-        raise NotImplementedError
-
-    def prepare_call(self, decoder: nn.Module, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Return the inputs of the decoder, adapted to the tokens seen."""
-        raise NotImplementedError
-
-    def check_model(self, reader: int, carries: bool, layers: int) -> None:
-        """Refuse a model that is not the one that filled the cache."""
-        raise NotImplementedError
-
-    def check_prefix(self, ids: Tensor, mask: Tensor | None) -> None:
-        """Refuse ids and a mask that do not begin with those that were seen."""
-        raise NotImplementedError
+    """A cache that receives the inputs of each call of a model: `AttendingCache`."""
 
     def store_hidden(self, layer: int, hidden: Tensor) -> None:
         """Store the hidden states at the input of a layer's attention."""
@@ -120,10 +87,11 @@ def input_device(model: Any) -> torch.device:
     It is the hook's execution device where `accelerate` offloads the weights.
     """
     embedding = model.get_input_embeddings()
-    hooks = (getattr(one, "_hf_hook", None) for one in (embedding, model))
-    homes = (getattr(hook, "execution_device", None) for hook in hooks)
-    known = next((torch.device(home) for home in homes if home is not None), None)
-    return known or next(embedding.parameters()).device
+    for module in (embedding, model):
+        device = getattr(getattr(module, "_hf_hook", None), "execution_device", None)
+        if device is not None:
+            return torch.device(device)
+    return next(embedding.parameters()).device
 
 
 def decoder_of(model: Any) -> Any:
@@ -133,11 +101,25 @@ def decoder_of(model: Any) -> Any:
 
 
 def attentions(decoder: nn.Module) -> list[nn.Module]:
-    """Return the attention module of each layer."""
+    """Return the attention module of each layer.
+
+    Raises:
+        ValueError: modules have other names than Llama's, or latent rows are not cached.
+    """
     layers = [*getattr(decoder, "layers", ())]
-    every: list[Any] = [getattr(layer, "self_attn", None) for layer in layers]
-    found = [one for one in every if isinstance(getattr(one, "layer_idx", None), int)]
-    checks.require_names_of_llama(decoder, len(layers), found)
+    candidates: list[Any] = [getattr(layer, "self_attn", None) for layer in layers]
+    found = [x for x in candidates if isinstance(getattr(x, "layer_idx", None), int)]
+    named = getattr(decoder.config, "model_type", None)
+    if not found:
+        raise ValueError(
+            "model must be a decoder with blocks in `layers` that attend in `self_attn`, as "
+            f"Llama's are named, got {named!r} with {len(layers)} `layers`"
+        )
+    if any(hasattr(x, "kv_a_proj_with_mqa") and not hasattr(x, EXPAND) for x in found):
+        raise ValueError(
+            "model must cache the latent rows of its multi-head latent attention, got "
+            f"{named!r} of a version of transformers that does not: 5.23 or later does"
+        )
     return found
 
 
@@ -172,27 +154,21 @@ def native_attention(own: str, module: nn.Module) -> Callable[..., Any]:
     return eager
 
 
-class Expanding:
-    """A replacement of a model's function that expands latent rows to keys and values.
+def expand_or_store(own: Callable[..., Any], latent: Any, rotated: Any) -> tuple[Any, Any]:
+    """Expand latent rows to keys and values; where they are a layer of ours, store `own` in it.
 
-    A layer of ours stores the function, and expands only the rows that it keeps.
+    The layer expands only the rows that it keeps.
     """
-
-    def __init__(self, own: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
-        self.own = own
-
-    def __call__(self, latent: Any, turned: Any) -> tuple[Any, Any]:
-        """Expand latent rows; where they are a layer of ours, store the function in it instead."""
-        if isinstance(latent, Tensor):
-            return self.own(latent, turned)
-        latent.expand = self.own
-        return latent, turned
+    if isinstance(latent, Tensor):
+        return own(latent, rotated)
+    latent.expand = own
+    return latent, rotated
 
 
 def wrap_latent_expansion(attention: nn.Module) -> None:
     """Make an attention module accept a layer of ours in place of latent rows."""
     if hasattr(attention, EXPAND):
-        vars(attention)[EXPAND] = Expanding(getattr(attention, EXPAND))
+        vars(attention)[EXPAND] = partial(expand_or_store, getattr(attention, EXPAND))
 
 
 def unwrap_latent_expansion(attention: nn.Module) -> None:
@@ -219,37 +195,27 @@ def attend(
     own: str,
     module: nn.Module,
     query: Tensor,
-    key: Tensor | Attendable,
-    value: Tensor | Attendable,
+    key: Any,
+    value: Any,
     attention_mask: Tensor | None,
-    **how: Any,
+    **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """Return the attention output in the layout of `transformers`.
 
-    Inputs have heads before tokens; the output has tokens before heads.
+    Inputs have heads before tokens; the output has tokens before heads. In place of keys and values
+    comes the layer of a cache of ours, which holds the new tokens.
     """
     if isinstance(key, Tensor):
-        own_or_check = CHECKING.get() or native_attention(own, module)
-        return own_or_check(module, query, key, value, attention_mask, **how)
+        native = CHECKING.get() or native_attention(own, module)
+        return native(module, query, key, value, attention_mask, **options)
     if not CHECKING.get() and pass_hidden not in module._forward_pre_hooks.values():
         raise ValueError("model must be prepared by `attach(model)`, got only the name of it")
-    return attend_to(key, query, attention_mask, **how)
-
-
-def attend_to(
-    layer: Attendable,
-    query: Tensor,
-    attention_mask: Tensor | None,
-    dropout: float = 0.0,
-    **how: Any,
-) -> tuple[Tensor, None]:
-    """Return the attention output over a layer of ours, after checks of the arguments."""
-    if dropout:
+    if dropout := options.get("dropout"):
         raise ValueError(f"dropout must be 0, got {dropout}: call `model.eval()`")
     for name in ("sliding_window", "position_bias", "cache"):
-        if how.get(name) is not None:
-            raise ValueError(f"{name} must be None, got {type(how[name]).__name__}")
-    if how.get("is_causal") is False:
+        if options.get(name) is not None:
+            raise ValueError(f"{name} must be None, got {type(options[name]).__name__}")
+    if options.get("is_causal") is False:
         raise ValueError("is_causal must be True, got False")
     if isinstance(attention_mask, UnsupportedMask):
         raise ValueError(
@@ -258,9 +224,9 @@ def attend_to(
         )
     if attention_mask is not None and attention_mask.shape[1:3] == (1, 1):
         attention_mask = attention_mask[:, 0, 0]
-    checks.require_batch_token_mask(attention_mask)
-    with layer.value_checks():
-        out = layer.attend(query, attention_mask, softmax_of(query, **how))
+    require_batch_token_mask(attention_mask)
+    with key.value_checks():
+        out = key.attend(query, attention_mask, softmax_of(query, **options))
     return out.transpose(1, 2).contiguous(), None
 
 
@@ -283,7 +249,7 @@ def mask(
     kv_offset: int | Tensor = 0,
     mask_function: Callable[..., Any] | None = None,
     attention_mask: Tensor | None = None,
-    **more: Any,
+    **options: Any,
 ) -> Tensor | UnsupportedMask | None:
     """Return which tokens are not padding; our layers are causal without a larger mask.
 
@@ -293,20 +259,49 @@ def mask(
 
     mask_function = causal_mask_function if mask_function is None else mask_function
     if not isinstance(kv_offset, MarkedMaskOffset):
-        known, own = AttentionMaskInterface(), "eager" if CHECKING.get() else own
-        if own not in known:
+        masks, own = AttentionMaskInterface(), "eager" if CHECKING.get() else own
+        if own not in masks:
             return None
-        asked = dict(batch_size=batch_size, kv_length=kv_length, kv_offset=kv_offset)
-        asked |= dict(mask_function=mask_function, attention_mask=attention_mask)
-        return known[own](**asked, **more)
+        return masks[own](
+            batch_size=batch_size,
+            kv_length=kv_length,
+            kv_offset=kv_offset,
+            mask_function=mask_function,
+            attention_mask=attention_mask,
+            **options,
+        )
     if mask_function is not causal_mask_function:
         return UnsupportedMask()
-    again = attention_mask is not None and 2 * attention_mask.shape[1] == kv_length
-    if not again:  # a call that repeats the seen tokens has a longer mask, which the cache cuts
-        checks.require_mask_of_all_tokens(attention_mask, batch_size, kv_length)
+    repeats = attention_mask is not None and 2 * attention_mask.shape[1] == kv_length
+    if not repeats:  # a call that repeats the seen tokens has a longer mask, which the cache cuts
+        require_mask_of_all_tokens(attention_mask, batch_size, kv_length)
     if attention_mask is None:
         return None
     return attention_mask[:, None, None]  # some models slice the query axis
+
+
+def require_mask_of_all_tokens(valid: Any, batch: int, tokens: int) -> None:
+    """Refuse an attention mask without exactly one flag for each token so far."""
+    if valid is not None and (not isinstance(valid, Tensor) or valid.shape != (batch, tokens)):
+        raise ValueError(
+            "attention_mask must have a flag for every token seen so far and every new one, shape "
+            f"{(batch, tokens)}, got {shape_or_type(valid)}; `generate` takes all tokens, those in "
+            "the cache first"
+        )
+
+
+def require_batch_token_mask(valid: Any) -> None:
+    """Refuse an attention mask that is not of shape (batch, tokens)."""
+    if valid is not None and (not isinstance(valid, Tensor) or valid.ndim != 2):
+        raise ValueError(
+            f"attention_mask must be of shape (batch, tokens), got {shape_or_type(valid)}: a mask "
+            "of queries × tokens, as models of text and images make it, is not supported"
+        )
+
+
+def shape_or_type(given: Any) -> Any:
+    """Return the shape of a tensor, or the type of any other object."""
+    return tuple(given.shape) if isinstance(given, Tensor) else type(given).__name__
 
 
 def dense_attention(
@@ -338,13 +333,13 @@ def causal(queries: int, tokens: int, valid: Tensor | None, device: torch.device
 
     The batch axis is 1 where there is no padding.
     """
-    at = torch.arange(tokens - queries, tokens, device=device)[:, None]
+    position = torch.arange(tokens - queries, tokens, device=device)[:, None]
     column = torch.arange(tokens, device=device)
-    visible = (column <= at)[None, None]
+    visible = (column <= position)[None, None]
     if valid is None:
         return visible
     # A padding query sees itself, since a softmax over no token is NaN.
-    return visible & valid[:, None, None, :tokens] | (column == at)
+    return visible & valid[:, None, None, :tokens] | (column == position)
 
 
 def masked_attention(

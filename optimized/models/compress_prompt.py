@@ -1,11 +1,9 @@
 """Read a prompt and return its compressed cache, in one call."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from inspect import Parameter, signature
-from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,34 +11,29 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 import optimized
-from optimized import DecodingConfig, GraphSettings, HexConfig, Scored, kept_count
+from optimized import HexConfig
 from optimized.models import argument_checks as checks
 from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.attach import attach
-from optimized.models.attention import decoder_of, input_device
-from optimized.models.decoding_cache import SCORES, DecodingTransformersCache
-from optimized.models.eviction_cache import EvictionCache
-from optimized.models.fastkvzip_gates import load_gates
-from optimized.models.hex import HexTransformersCache
-from optimized.models.layer import AttendingCache, count_full_attention_layers, is_latent
-from optimized.models.prefill import Prefilled, prefill, read
-from optimized.models.quantized import QUANTIZERS, QuantizedTransformersCache
-from optimized.models.quantized_eviction import QuantizedEvictionCache, require_storable
-from optimized.models.scorer import Scope, Scorer, Scores, lengths
-from optimized.models.scorers import SCORERS, scorer
-from optimized.models.selection import kept_entries
+from optimized.models.attention import decoder_of
+from optimized.models.cache import AttendingCache
+from optimized.models.layer import (
+    count_full_attention_layers,
+    is_latent,
+    reject_latent_attention,
+)
+from optimized.models.read_prompt import Inputs, reader_of
+from optimized.models.scorer import Scorer
+from optimized.models.scorers import SCORERS
 from optimized.models.systems import (
     System,
     compares_queries,
-    hex_settings,
-    reading_settings,
     refinement_name,
     refinement_settings,
     system_named,
 )
 from optimized.readings import READINGS
-from optimized.vector.scorers._padding import protected_ends
-from reference.contract.checks import must_be
+from reference.contract.checks import must_be, one_of
 from reference.contract.enforce import shown
 from reference.contract.types import Positive
 from reference.refinement import Refinement
@@ -101,384 +94,197 @@ def compressed(
         ValueError: there is no such system or setting, a budget is missing or not needed, the
             model does not take an input, or the model cannot be attached.
     """
-    one, made, store = resolve_system(system, refined)
+    chosen, made, hex_config = resolve_system(system, refined)
     if input_ids is None:
         raise TypeError(
             "input_ids must be given: `compressed(model, system, "
             "**tokenizer(text, return_tensors='pt'))`"
         )
-    takes = SCORERS[one.scorer].takes if one.scorer in SCORERS else ()
-    extra = find_extra_inputs(model, one.name, takes, others)
+    extra = find_extra_inputs(model, chosen, others)
     checks.require_token_ids(input_ids, attention_mask)
     if not isinstance(kv, ModuleType):
         raise TypeError(f"kv must be the module `reference` or `optimized`, got {kv!r}")
-    stores = one.store is not None or one.then is not None
-    if stores:
-        checks.reject_compression_interval(one.name, interval, "codes are not compressed again")
-    must_be("interval", interval, Positive | None)
     keep = int(keep) if isinstance(keep, np.integer) else keep
-    checks.require_budget(one, interval, ratio, keep)
-    checks.one_of("reading", reading, READINGS)
-    if compares_queries(one, reading) and not (one.evicts and interval is None):
-        raise ValueError(
-            f"refined.kind must be 'kk', 'kv' or 'vv' for {one.name!r}, got "
-            f"{refinement_settings(one, reading).kind!r}: only a system that evicts once keeps the "
-            "queries of all tokens"
-        )
-    if refined is not None and not (one.evicts or str(one.store).startswith("hex")):
-        raise ValueError(
-            f"refined must be None for {one.name!r}, which has no scores to refine, got {refined}"
-        )
+    one_of("reading", reading, READINGS)
+    require_budget(chosen, interval, ratio, keep)
+    require_refinable(chosen, interval, refined, reading)
     if not isinstance(settings, Mapping | None):
         raise TypeError(
             f"settings must be a dictionary, such as {{'window': 16}}, got {shown(settings)}"
         )
-    own = dict(settings or {})
-    if made is not None or not one.evicts:
-        checks.require_known_settings(one.name, own, ())
+    if made is not None or not chosen.evicts:
+        checks.require_known_settings(chosen.name, settings or {}, ())
     attach(model)
-    if one.evicts and interval is None:
-        checks.require_one_device(one.name, decoder_of(model).layers.parameters())
-    if stores or interval is not None:
-        checks.reject_latent_attention(is_latent(model.config))
-    for name, budget in (("ratio", ratio), ("keep", keep)):
-        if not isinstance(budget, Sequence):
-            continue
-        checks.require_one_per_layer(name, budget, count_full_attention_layers(model.config))
-        one = one._replace(scope="layer" if one.scope == "model" else one.scope)
+    require_model(model, chosen, interval)
+    name, budgets = ("keep", keep) if ratio is None else ("ratio", ratio)
+    if isinstance(budgets, Sequence):
+        checks.require_one_per_layer(name, budgets, count_full_attention_layers(model.config))
+        chosen = chosen._replace(scope="layer" if chosen.scope == "model" else chosen.scope)
     checks.require_same_device(model, input_ids)
     vocabulary = len(next(model.get_input_embeddings().parameters()))
     checks.require_ids_in_vocabulary(input_ids, vocabulary)
     checks.check_image_inputs(model, input_ids, extra, chunk)
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
-    inputs = Inputs(input_ids, mask, extra)
-    if interval is not None:
-        checks.one_of("scorer of a system with an interval", one.scorer, SCORES)
-        known = ("weights",) if SCORERS[str(one.scorer)].gated else ()
-        checks.require_known_settings(f"{one.scorer} with an interval", own, known)
-        if SCORERS[str(one.scorer)].negative and one.refinement is not None:
-            checks.reject_compression_interval(
-                one.name, interval, "negative scores are not refined"
-            )
-        checks.reject_chunking("with an interval", chunk)
-        share: Any = ratio
-        target: Any = keep or kept_of(int(mask.sum(-1).max()), 1, share, None)
-        scope: Scope = "layer" if one.scope == "model" else one.scope
-        refinement = refinement_settings(one, reading)
-        if isinstance(refinement, GraphSettings):  # there is no document length to adapt to
-            refinement = refinement._replace(adaptive=False)
-        config = DecodingConfig(target, interval, scope, refinement)
-        gates = with_gates(model, str(one.scorer), own).get("weights")
-        cache = DecodingTransformersCache(model.config, config, str(one.scorer), gates, kv)
-        return read_all_but_last(model, cache, inputs)
-    if one.store in QUANTIZERS:
-        checks.reject_chunking(f"for {one.name!r}", chunk)
-        outliers = reading == "remedied"
-        cache = QuantizedTransformersCache(model.config, one.store, outliers, kv)
-        return read_all_but_last(model, cache, inputs)
-    if one.store is not None:
-        how = store or hex_settings(one, reading)
-        return compress_to_hex(model, one, how, inputs, chunk, reading, kv)
-    if not one.evicts:
-        return prefill(model, input_ids, mask, chunk=chunk, **extra).cache
-    if made is None:
-        own = reading_settings(str(one.scorer), reading) | with_gates(model, str(one.scorer), own)
-        made = scorer(str(one.scorer), model, kv, **own)
-    if one.then is not None:  # codes cannot remove the last token
-        alike = bool(mask.all()) and (len(mask) == 1 or not one.shares_budget)
-        require_storable(one, model.config, alike, reading)
-        inputs = inputs.without_last()
-        if not inputs.ids.shape[1]:
-            cache = EvictionCache(model.config)
-            cache.open = True
-            return cache
-    prompt = prefill(
-        model,
-        inputs.ids,
-        inputs.mask,
+    return reader_of(chosen, interval)(
+        model=model,
+        system=chosen,
+        scorer=made,
+        hex_config=hex_config,
+        inputs=Inputs(input_ids, mask, extra),
+        ratio=ratio,
+        keep=keep,
+        interval=interval,
+        settings=dict(settings or {}),
         chunk=chunk,
-        watch=[made.watch],
-        keep_queries=compares_queries(one, reading),
-        **inputs.extra,
-    )
-    scores, kept = evict_by_scores(one, made, prompt, ratio, keep, reading, kv)
-    if one.then is None:
-        return prompt.cache
-    paid = None
-    if scores is not None:
-        paid = [(some.scores, layer) for some, layer in zip(scores.scored, kept, strict=True)]
-    return QuantizedEvictionCache(prompt.cache, paid, system_named(one.then), reading, kv)
+        reading=reading,
+        kv=kv,
+    ).read()
 
 
 OPTIONS = tuple(
     name
-    for name, one in signature(compressed).parameters.items()
-    if one.kind is Parameter.KEYWORD_ONLY
+    for name, parameter in signature(compressed).parameters.items()
+    if parameter.kind is Parameter.KEYWORD_ONLY
 )
-
-
-class Inputs(NamedTuple):
-    """The inputs of a model for a prompt."""
-
-    ids: Tensor
-    mask: Tensor
-    extra: dict[str, Any]
-    """Inputs besides ids: `pixel_values` and the like."""
-
-    def without_last(self) -> "Inputs":
-        """Return the inputs of all ids but the last."""
-        shape, extra = self.ids.shape, self.extra
-        extra = {name: x[:, :-1] if x.shape == shape else x for name, x in extra.items()}
-        return Inputs(self.ids[:, :-1], self.mask[:, :-1], extra)
-
-
-def find_extra_inputs(
-    model: Any, name: str, known: Sequence[str], others: dict[str, Any]
-) -> dict[str, Any]:
-    """Return the inputs of a model besides ids; refuse others, and say where each one belongs.
-
-    Args:
-        model: the model, whose `forward` may have a parameter for an input.
-        name: the name of the system.
-        known: the settings of its scorer.
-        others: the inputs.
-    """
-    takes = signature(model.forward).parameters if isinstance(model, nn.Module) else {}
-    extra = {}
-    for one, value in others.items():
-        if one in checks.TYPES:
-            continue
-        if one in known:
-            says = f"settings of {name} go to settings={{{one!r}: ...}}"
-        elif one in takes and one not in checks.TEXT:
-            extra[one] = value
-            continue
-        elif one in checks.TEXT:
-            says = "leave it out, since `compressed` reads ids and makes the rest itself"
-        else:
-            says = suggest_option(one)
-        raise TypeError(
-            f"inputs must be input_ids, attention_mask, other inputs of {type(model).__name__} or "
-            f"options of `compressed`, got {one!r}: {says}"
-        )
-    types = {one: others[one] for one in checks.TYPES if extra and one in takes and one in others}
-    return extra | types
-
-
-def suggest_option(one: str) -> str:
-    """Return the end of a message that suggests an option of `compressed`."""
-    if one == "compression_ratio":
-        return "the share that is removed is `ratio`"
-    return checks.did_you_mean(one, OPTIONS)[2:] or f"options are {', '.join(OPTIONS)}"
-
-
-def evict_by_scores(
-    one: System,
-    made: Scorer,
-    prompt: Prefilled,
-    ratio: Any,
-    keep: Any,
-    reading: str,
-    kv: ModuleType,
-) -> tuple[Scores | None, Tensor]:
-    """Evict entries of a prompt; return its scores, if it needs any, and the mask of kept entries.
-
-    A row whose budget is smaller than its number of protected entries keeps exactly these.
-    """
-    tightest = max(ratio) if isinstance(ratio, Sequence) else ratio
-    fewest = min(keep) if isinstance(keep, Sequence) else keep
-    layers, heads = prompt.cache.whole_layers(), prompt.cache.whole_layers()[0].whole[0].shape[1]
-    valid = torch.ones_like(prompt.input_ids).bool() if prompt.valid is None else prompt.valid
-    kept = valid[:, None].expand(len(layers), -1, heads, -1).clone()
-    scores, rows = score_rows(made, prompt, tightest, fewest)
-    if scores is None:  # nothing is evicted but padding, which codes cannot hold
-        if one.then is not None:
-            prompt.cache.evict(kept, kv)
-        return None, kept
-    if isinstance(ratio, Sequence) or isinstance(keep, Sequence):
-        counts = lengths(prompt).tolist()
-        pairs = [(x, None) for x in ratio] if keep is None else [(None, x) for x in keep]
-        shares = [[kept_of(count, 1, *pair) for count in counts] for pair in pairs]
-        scores = scores._replace(budgets=torch.tensor(shares, device=kept.device))
-        tightest, fewest = None, max(counts)
-    shielded = protected_of(one, valid, scores)
-    found = {
-        row: budget_shortfall(one, prompt, scores, shielded, row, tightest, fewest) for row in rows
-    }
-    short = {row: lack for row, lack in found.items() if lack is not None}
-    for held, most in [*short.values()][:1]:
-        warnings.warn(
-            f"budget {held} of a {one.scope} is below its number of protected entries, {most}: "
-            f"only those are kept, in {len(short)} of {len(valid)} rows",
-            stacklevel=3,
-        )
-    chosen = [row for row in rows if row not in short]
-    if chosen:
-        given = one, prompt, scores, tightest, reading, kv, fewest
-        some = None if len(chosen) == len(valid) else chosen
-        kept[:, chosen] = kept_entries(*given, some)[:, chosen]
-    kept[:, [*short]] &= shielded[:, [*short]]
-    prompt.cache.evict(kept, kv)
-    return scores, kept
 
 
 def resolve_system(system: Any, refined: Any) -> tuple[System, Scorer | None, HexConfig | None]:
     """Return the system, the scorer if one was given, and the settings of HEX if given."""
-    made, store = None, None
+    made, hex_config = None, None
     if isinstance(system, str):
-        one = system_named(system)
+        chosen = system_named(system)
     elif isinstance(system, Scorer):
-        one, made = System(system.name, system.name, None, system.scope), system.fresh_copy()
-    elif not isinstance(system, HexConfig):
-        checks.raise_not_a_system(system)
+        made = system.fresh_copy()
+        chosen = System(system.name, system.name, None, system.scope)
+    elif isinstance(system, HexConfig):
+        must_be("settings", system, HexConfig)
+        chosen, hex_config = System("hex", "h2o", store="hex"), system
     else:
-        checks.check_hex_settings(system)
-        one, store = System("hex", "h2o", store="hex"), system
+        got, says = shown(system), ""
+        if isinstance(system, Tensor):
+            says = ": pass ids after it, `compressed(model, 'kvzip+hubkv', ids, ratio=0.75)`"
+        elif isinstance(system, Mapping):
+            got = type(system).__name__
+            call = "compressed(model, 'kvzip+hubkv', **inputs, ratio=0.75)"
+            says = f": pass inputs after it, `{call}`"
+        elif isinstance(system, nn.Module):
+            got, says = type(system).__name__, ": pass the model before it"
+        raise TypeError(f"system must be a name, a Scorer or a HexConfig, got {got}{says}")
     if refined is not None:
         kind = refinement_name(refined)
-        if one.refinement not in (None, kind):
+        if chosen.refinement not in (None, kind):
             raise ValueError(
-                f"refined must be settings of {one.refinement} for {one.name!r}, got settings of "
-                f"{kind}"
+                f"refined must be settings of {chosen.refinement} for {chosen.name!r}, got "
+                f"settings of {kind}"
             )
-        one = one._replace(refinement=kind, settings=refined)
-    return one, made, store
+        chosen = chosen._replace(refinement=kind, settings=refined)
+    return chosen, made, hex_config
 
 
-def with_gates(model: PreTrainedModel, name: str, own: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a scorer, with the FastKVzip gates from the model's folder."""
-    if not SCORERS[name].gated or "weights" in own:
-        return own
-    folder, count = Path(str(model.name_or_path)), count_full_attention_layers(model.config)
-    return own | {"weights": load_gates(folder, count, input_device(model))}
+def find_extra_inputs(model: Any, system: System, others: dict[str, Any]) -> dict[str, Any]:
+    """Return the inputs of a model besides ids; refuse others, and say where each one belongs.
 
-
-def read_all_but_last(
-    model: PreTrainedModel, cache: AttendingCache, inputs: Inputs
-) -> AttendingCache:
-    """Read a prompt without its last token into a cache, in one call, and return the cache."""
-    if inputs.ids.shape[1] > 1:
-        some = inputs.without_last()
-        read(model, cache, some.ids, some.mask, None, some.extra)
-    return cache
-
-
-def compress_to_hex(
-    model: PreTrainedModel,
-    one: System,
-    store: HexConfig,
-    inputs: Inputs,
-    chunk: int | None,
-    reading: str,
-    kv: ModuleType,
-) -> AttendingCache:
-    """Return a HEX cache of a prompt without its last token."""
-    try:
-        cache = HexTransformersCache(model.config, store, kv)
-    except ValueError as error:
-        if not str(error).startswith("density") or not one.name.startswith("hex-"):
-            raise
-        preset = f"optimized.hex_preset({one.name[:5].upper()!r})._replace(near=True)"
-        raise ValueError(
-            f"{error}: use `{preset}` in place of {one.name!r} for the nearest density"
-        ) from error
-    if inputs.ids.shape[1] == 1:
-        return cache
-    ids, mask, extra = inputs.without_last()
-    mass = scorer("h2o", model, kv)
-    watch = [] if one.scorer is None else [mass.watch]
-    prompt = prefill(model, ids, mask, chunk=chunk, watch=watch, **extra)
-    keys = [layer.whole[0][..., 0].float() for layer in prompt.cache.whole_layers()]
-    paid = [mass.memory.get(place, torch.zeros_like(one)) for place, one in enumerate(keys)]
-    heavy = [Scored(each, torch.zeros_like(each, dtype=torch.bool)) for each in paid]
-    refined = refinement_settings(one, reading)
-    return HexTransformersCache.of_prompt(prompt, heavy, kv.compress, store, kv, refinement=refined)
-
-
-def score_rows(
-    one: Scorer, prompt: Prefilled, ratio: float | None, keep: int | None
-) -> tuple[Scores | None, list[int]]:
-    """Return the scores, each row by its own budget, and the rows with entries to evict."""
-    counts = lengths(prompt).tolist()
-    budgets = [kept_of(count, 1, ratio, keep) for count in counts]
-    depends = one.budgeted or one.observing is not None
-    asked = one.settings.get("window")
-    found: Scores | None = None
-    rows: list[int] = []
-    for budget in sorted(set(budgets) if depends else {max(budgets)}):
-        some = [row for row, each in enumerate(budgets) if each == budget or not depends]
-        some = [row for row in some if budgets[row] < counts[row]]
-        window = 0
-        if one.observing is not None:
-            window = min(asked or one.window_for(budget), max(one.least, budget))
-            some = [row for row in some if counts[row] > window]
-            one.settings["window"] = window
-        if some:
-            said = one.finish(prompt, max(budget, window))
-            found = said if found is None else merge_rows(found, said, some)
-            rows += some
-    if asked is None:
-        one.settings.pop("window", None)
-    else:
-        one.settings["window"] = asked
-    return found, sorted(rows)
-
-
-def merge_rows(scores: Scores, other: Scores, rows: list[int]) -> Scores:
-    """Return scores in which some rows are replaced by those of `other`, of another budget."""
-
-    def put(into: Tensor, of: Tensor, at: Any) -> Tensor:
-        out = into.clone()
-        out[at] = of[at]
-        return out
-
-    both = zip(scores.scored, other.scored, strict=True)
-    one = (Scored(*(put(a, b, rows) for a, b in zip(*pair, strict=True))) for pair in both)
-    shared = None
-    if scores.budgets is not None and other.budgets is not None:
-        shared = put(scores.budgets, other.budgets, (slice(None), rows))
-    return Scores(tuple(one), shared)
-
-
-def protected_of(system: System, valid: Tensor, scores: Scores) -> Tensor:
-    """Return a mask of the entries that a system keeps whatever their score, layers first."""
-    protected = torch.stack([one.protected for one in scores.scored])
-    if system.refinement != "hubkv":
-        return protected
-    return protected | protected_ends(valid, protected.shape[2], 4, None)
-
-
-def budget_shortfall(
-    system: System,
-    prompt: Prefilled,
-    scores: Scores,
-    protected: Tensor,
-    row: int,
-    ratio: float | None,
-    keep: int | None,
-) -> tuple[int, int] | None:
-    """Return a pool's budget and its number of protected entries, where the budget is smaller.
-
-    The pool is the worst one of a row. Returns None where every budget suffices.
+    Args:
+        model: the model, whose `forward` may have a parameter for an input.
+        system: the system, whose scorer has settings.
+        others: the inputs.
     """
-    count, (layers, _, heads, _) = int(lengths(prompt)[row]), protected.shape
-    size = {"head": 1, "layer": heads, "model": heads * layers}[system.scope]
-    spent = protected[:, row].sum(-1).view(-1, size).sum(-1)
-    if scores.budgets is None:
-        budgets = torch.full_like(spent, kept_of(count, size, ratio, keep))
-    else:
-        budgets = (size * scores.budgets[:, row]).repeat_interleave(heads // size)
-    mean = kept_of(count, size, ratio, keep)
-    if int(spent.sum()) > mean * len(spent):
-        return mean, int(spent.max())
-    worst = int((spent - budgets).argmax())
-    short = bool(spent[worst] > budgets[worst])
-    return (int(budgets[worst]), int(spent[worst])) if short else None
+    takes = signature(model.forward).parameters if isinstance(model, nn.Module) else {}
+    settings = SCORERS[system.scorer].takes if system.scorer in SCORERS else ()
+    extra: dict[str, Any] = {}
+    for name, value in others.items():
+        if name in checks.TYPES:
+            continue
+        if name in settings:
+            says = f"settings of {system.name} go to settings={{{name!r}: ...}}"
+        elif name in checks.TEXT:
+            says = "leave it out, since `compressed` reads ids and makes the rest itself"
+        elif name in takes:
+            extra[name] = value
+            continue
+        else:
+            says = suggest_option(name)
+        raise TypeError(
+            f"inputs must be input_ids, attention_mask, other inputs of {type(model).__name__} or "
+            f"options of `compressed`, got {name!r}: {says}"
+        )
+    types = {name: others[name] for name in checks.TYPES if name in takes and name in others}
+    return extra | types if extra else {}
 
 
-def kept_of(tokens: int, heads: int, ratio: float | None, keep: int | None) -> int:
-    """Return how many entries a pool of `heads` heads keeps under a ratio or a budget."""
-    if ratio is not None:
-        return kept_count(tokens * heads, ratio)
-    assert keep is not None
-    return min(keep, tokens) * heads
+def suggest_option(name: str) -> str:
+    """Return the end of a message that suggests an option of `compressed`."""
+    if name == "compression_ratio":
+        return "the share that is removed is `ratio`"
+    return checks.did_you_mean(name, OPTIONS)[2:] or f"options are {', '.join(OPTIONS)}"
+
+
+def require_budget(system: System, interval: Any, ratio: Any, keep: Any) -> None:
+    """Refuse a budget or an interval that does not suit a system, or is outside its range."""
+    if interval is not None and (system.store is not None or system.then is not None):
+        raise ValueError(
+            f"interval must be None for {system.name!r}, got {interval}: codes are not compressed "
+            "again"
+        )
+    must_be("interval", interval, Positive | None)
+    evicts = system.evicts or interval is not None
+    if (ratio is not None) + (keep is not None) != evicts:
+        wanted = "one of ratio and keep" if evicts else "neither ratio nor keep"
+        why = "" if evicts else ": it evicts nothing"
+        raise ValueError(
+            f"{system.name!r} must be given {wanted}, got ratio={ratio} and keep={keep}{why}"
+        )
+    budget: Any = keep if ratio is None else ratio
+    layered = isinstance(budget, Sequence) and not isinstance(budget, str)
+    numbers: Sequence[Any] = budget if layered else [budget]
+    for number in numbers:
+        if ratio is not None:
+            must_be("ratio", number, float | None)
+            if number is not None and not 0 <= float(number) < 1:
+                raise ValueError(
+                    f"ratio must be at least 0 and below 1, got {number}: it is the share that is "
+                    "removed"
+                )
+        elif isinstance(number, float):
+            raise TypeError(
+                f"keep must be an integer, the number of entries a head keeps, got {number}: the "
+                "share that is removed is `ratio`"
+            )
+        else:
+            must_be("keep", number, Positive | None)
+    if layered and interval is not None:
+        raise ValueError("ratio and keep must be one number with an interval, got one per layer")
+    if layered and system.shares_budget:
+        raise ValueError(
+            f"ratio and keep must be one number for {system.scorer!r}, which shares the "
+            "budget among layers itself, got one per layer"
+        )
+
+
+def require_refinable(system: System, interval: Any, refined: Any, reading: str) -> None:
+    """Refuse settings of a refinement for which a system has no scores or no queries."""
+    if compares_queries(system, reading) and not (system.evicts and interval is None):
+        raise ValueError(
+            f"refined.kind must be 'kk', 'kv' or 'vv' for {system.name!r}, got "
+            f"{refinement_settings(system, reading).kind!r}: only a system that evicts once keeps "
+            "the queries of all tokens"
+        )
+    if refined is not None and not (system.evicts or str(system.store).startswith("hex")):
+        raise ValueError(
+            f"refined must be None for {system.name!r}, which has no scores to refine, got "
+            f"{refined}"
+        )
+
+
+def require_model(model: Any, system: System, interval: Any) -> None:
+    """Refuse a model over several devices, or with latent rows, where a system takes none such."""
+    weights = decoder_of(model).layers.parameters()
+    devices = sorted({str(x.device) for x in weights if not x.is_meta})  # offloaded: on none
+    if len(devices) > 1 and system.evicts and interval is None:
+        raise ValueError(
+            f"model must be on one device for {system.name!r}, which compares entries of all "
+            f"layers, got {' and '.join(devices)}: load it without `device_map`, or take a "
+            "quantiser"
+        )
+    stores = system.store is not None or system.then is not None or interval is not None
+    reject_latent_attention(stores and is_latent(model.config))

@@ -10,8 +10,15 @@ from torch import Tensor, nn
 from optimized.models import argument_checks as checks
 from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.attach import detach, is_attached
-from optimized.models.attention import CHECKING, CallAwareCache, decoder_of
-from optimized.models.compress_prompt import OPTIONS, compressed, resolve_system, suggest_option
+from optimized.models.attention import CHECKING, decoder_of
+from optimized.models.cache import AttendingCache
+from optimized.models.compress_prompt import (
+    OPTIONS,
+    compressed,
+    require_budget,
+    resolve_system,
+    suggest_option,
+)
 
 
 class Compressing:
@@ -28,41 +35,39 @@ class Compressing:
         self.running: list[None] = []
         """An entry for each generation that runs, in any thread."""
 
-    def __call__(self, inputs: Tensor | None = None, *given: Any, **more: Any) -> Any:
+    def __call__(self, inputs: Tensor | None = None, *args: Any, **options: Any) -> Any:
         """Generate from the compressed cache of the prompt."""
+        ids = options.pop("input_ids", inputs)
         self.running.append(None)
         try:
-            return self.generate(more.pop("input_ids", inputs), *given, **more)
+            return self.own(ids, *args, **self.with_cache(ids, options))
         finally:
             self.running.pop()
 
-    def generate(self, ids: Tensor | None, *given: Any, **more: Any) -> Any:
-        """Compress the prompt, unless a filled cache is given, and generate."""
-        cache = more.get("past_key_values")
-        if isinstance(cache, CallAwareCache) or (cache and cache.get_seq_length()):
-            return self.own(ids, *given, **more)
+    def with_cache(self, ids: Tensor | None, options: dict[str, Any]) -> dict[str, Any]:
+        """Return the options of `generate`, with a compressed cache where none is given."""
+        cache = options.get("past_key_values")
+        if isinstance(cache, AttendingCache) or (cache and cache.get_seq_length()):
+            return options
         if cache is not None:
             raise ValueError(
                 "past_key_values must be left out within `compressing`, or hold a prompt, got an "
                 f"empty {type(cache).__name__}"
             )
-        told = more.get("generation_config") or self.model.generation_config
-        if more.get("use_cache", told.use_cache) is False:
+        config = options.get("generation_config") or self.model.generation_config
+        if options.get("use_cache", config.use_cache) is False:
             raise ValueError(
                 "use_cache must be True within `compressing`, which puts a compressed cache in "
                 "place of the model's, got False"
             )
         takes = set(signature(self.model.forward).parameters) - {*checks.TEXT, "attention_mask"}
-        read: dict[str, Any] = {
-            name: x for name, x in more.items() if name in takes and isinstance(x, Tensor)
+        extra: dict[str, Any] = {
+            name: x for name, x in options.items() if name in takes and isinstance(x, Tensor)
         }
-        if more.get("attention_mask") is None:
-            more["attention_mask"] = padding_of(self.model, ids)
-        mask = more["attention_mask"]
-        more["past_key_values"] = compressed(
-            self.model, self.system, ids, mask, **self.options, **read
-        )
-        return self.own(ids, *given, **more)
+        mask = options.get("attention_mask")
+        mask = padding_of(self.model, ids) if mask is None else mask
+        cache = compressed(self.model, self.system, ids, mask, **self.options, **extra)
+        return options | {"attention_mask": mask, "past_key_values": cache}
 
 
 @contextmanager
@@ -90,13 +95,13 @@ def compressing(
         TypeError: there is no such option, or the model is not a language model.
         ValueError: the model is in another `compressing`, or `compressed` raises it in a call.
     """
-    for one in options:
-        if one not in OPTIONS:
-            says = suggest_option(one)
-            raise TypeError(f"options must be those of `compressed`, got {one!r}: {says}")
+    for name in options:
+        if name not in OPTIONS:
+            says = suggest_option(name)
+            raise TypeError(f"options must be those of `compressed`, got {name!r}: {says}")
     attached = is_attached(model)
-    one = resolve_system(system, options.get("refined"))[0]
-    checks.require_budget(one, *(options.get(name) for name in ("interval", "ratio", "keep")))
+    chosen = resolve_system(system, options.get("refined"))[0]
+    require_budget(chosen, *(options.get(name) for name in ("interval", "ratio", "keep")))
     before: Any = vars(model).get("generate")
     own: Any = model.generate
     if isinstance(before, Compressing):
@@ -118,12 +123,12 @@ def compressing(
             detach(model)
 
 
-def refuse_uncached(model: nn.Module, given: Any, inputs: dict[str, Any] | None = None) -> None:
+def refuse_uncached(model: nn.Module, args: Any, inputs: dict[str, Any] | None = None) -> None:
     """Refuse several tokens without a filled cache: a forward pre-hook within `compressing`."""
-    known = dict(zip(signature(model.forward).parameters, given, strict=False)) | (inputs or {})
-    cache, ids = known.get("past_key_values"), known.get("input_ids")
-    ids = known.get("inputs_embeds") if ids is None else ids
-    filled = isinstance(cache, CallAwareCache) or (cache and cache.get_seq_length())
+    named = dict(zip(signature(model.forward).parameters, args, strict=False)) | (inputs or {})
+    cache, ids = named.get("past_key_values"), named.get("input_ids")
+    ids = named.get("inputs_embeds") if ids is None else ids
+    filled = isinstance(cache, AttendingCache) or (cache and cache.get_seq_length())
     if not filled and ids is not None and ids.shape[1] > 1 and CHECKING.get() is None:
         raise ValueError(
             "model must be called through `generate` within `compressing`, or with a cache that "
@@ -134,9 +139,8 @@ def refuse_uncached(model: nn.Module, given: Any, inputs: dict[str, Any] | None 
 
 def padding_of(model: PreTrainedModel, ids: Any) -> Tensor | None:
     """Return the mask that `generate` derives from padding, unless its id is an end token."""
-    known = model.generation_config
-    ends = known.eos_token_id if isinstance(known.eos_token_id, list) else [known.eos_token_id]
-    pad = known.pad_token_id
-    if not isinstance(ids, Tensor) or pad is None or pad in ends:
+    config = model.generation_config
+    ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
+    if not isinstance(ids, Tensor) or config.pad_token_id in (None, *ends):
         return None
-    return (ids != pad).long()
+    return (ids != config.pad_token_id).long()

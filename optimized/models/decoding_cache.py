@@ -7,13 +7,17 @@ import torch
 from torch import Tensor
 
 import optimized
-from optimized.models import argument_checks as checks
+from optimized.models.argument_checks import OF_ONE_LAYER
+from optimized.models.attending_layer import AttendingLayer
 from optimized.models.attention import Softmax, causal, dense_attention, weighted_attention
-from optimized.models.layer import AttendingCache, AttendingLayer, count_full_attention_layers
+from optimized.models.cache import AttendingCache
+from optimized.models.layer import count_full_attention_layers
 from optimized.models.scorer import NewTokens, Scorer
 from optimized.models.scorers import SCORERS
+from optimized.models.scorers.fastkvzip import require_gates
+from reference.contract.checks import must_be, one_of
 
-SCORES = [name for name, one in SCORERS.items() if one.decodes]
+SCORES = [name for name, scorer in SCORERS.items() if scorer.decodes]
 
 
 class DecodingLayer(AttendingLayer):
@@ -106,9 +110,9 @@ class DecodingTransformersCache(AttendingCache):
         weights: Any = None,
         kv: ModuleType = optimized,
     ) -> None:
-        checks.one_of("score", score, SCORES)
-        checks.check_decoding_settings(settings)
-        if settings.scope not in checks.OF_ONE_LAYER:
+        one_of("score", score, SCORES)
+        must_be("settings", settings, optimized.DecodingConfig)
+        if settings.scope not in OF_ONE_LAYER:
             raise ValueError(
                 "settings.scope must be 'head' or 'layer', since a layer shrinks before the next "
                 f"one has read the same tokens, got {settings.scope!r}, the default of a "
@@ -122,7 +126,7 @@ class DecodingTransformersCache(AttendingCache):
             )
         count = count_full_attention_layers(config)
         if scorer.gated:
-            checks.require_gates(weights, count)
+            require_gates(weights, count)
         gates = iter(weights if weights is not None else [None] * count)
         super().__init__(config, lambda: DecodingLayer(settings, scorer, next(gates), kv))
 

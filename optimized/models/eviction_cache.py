@@ -12,6 +12,7 @@ from torch import Tensor
 import optimized
 from optimized import DenseCache, RaggedCache, Scored
 from optimized.models import argument_checks as checks
+from optimized.models.attending_layer import AttendingLayer, without_autocast
 from optimized.models.attention import (
     Softmax,
     causal,
@@ -19,15 +20,12 @@ from optimized.models.attention import (
     masked_attention,
     weighted_attention,
 )
-from optimized.models.layer import (
-    AttendingCache,
-    AttendingLayer,
-    is_latent,
-    rows_of_states,
-    without_autocast,
-)
+from optimized.models.cache import AttendingCache
+from optimized.models.layer import is_latent
+from optimized.models.state_layer import rows_of_states
 from reference.contract.checks import must_be, shaped
 from reference.contract.enforce import trusted
+from reference.contract.types import Finite
 
 # A function that a layer calls after each call of the model, with queries, keys, values, mask and
 # hidden states. Queries and hidden states are those of the new tokens, the rest of all tokens.
@@ -42,8 +40,6 @@ class EvictionLayer(AttendingLayer):
     positions are stored.
     """
 
-    shares = True
-
     def __init__(self) -> None:
         super().__init__()
         self.evicted, self.seen_before = False, 0
@@ -56,24 +52,22 @@ class EvictionLayer(AttendingLayer):
 
         There is no new token where a layer without keys of its own attends to this one.
         """
-        assert self.keys is not None
-        assert self.values is not None
         if self.arriving is not None:
-            keys, values, hidden = self.take_arriving()
+            keys, values, hidden = self.append_arriving()
             if self.old is not None and softmax.plain:
-                checks.require_finite_attention_inputs(query, keys, values)
-            self.keys = torch.cat([self.keys, keys], 2)
-            self.values = torch.cat([self.values, values], 2)
+                named = dict(queries=query, keys=keys, values=values)
+                for name, tensor in named.items():
+                    must_be(name, tensor, Finite[Tensor, "rows heads tokens width"])
             if self.observe is not None:
-                self.observe(softmax.standard(query), self.keys, self.values, valid, hidden)
+                self.observe(softmax.standard(query), *self.whole, valid, hidden)
         valid = self.dense_mask(valid)
         if self.old is None:
-            return dense_attention(query, self.keys, self.values, valid, softmax)
-        query = query.to(self.keys.dtype)
+            return dense_attention(query, *self.whole, valid, softmax)
+        query = query.to(self.whole[0].dtype)
         with without_autocast(query):
             if not softmax.plain:
                 return weighted_attention(query, *self.side_by_side(query, valid), softmax)[0]
-            since = self.keys, self.values, valid
+            since = *self.whole, valid
             with trusted():  # entries were checked when they were added
                 return optimized.ragged_attention(query, self.old, *since, scale=softmax.scale)
 
@@ -83,43 +77,30 @@ class EvictionLayer(AttendingLayer):
         Shorter heads are filled up with zeros, which the mask hides.
         """
         assert self.old is not None
-        keys, values = self.whole
-        rows, heads, tokens, _ = keys.shape
-        widths = keys.shape[-1], values.shape[-1]
+        rows, heads, tokens, _ = self.whole[0].shape
         lengths = self.old.offsets.diff().view(rows, heads, 1)
-        longest = int(lengths.max())
-        held = torch.arange(longest, device=query.device) < lengths
-        wide = [self.old.keys.new_zeros(rows, heads, longest, width) for width in widths]
-        wide[0][held], wide[1][held] = self.old.keys, self.old.values
+        filled = torch.arange(int(lengths.max()), device=query.device) < lengths
+        sides: list[Tensor] = []
+        for old, new in zip(self.old[:2], self.whole, strict=True):
+            wide = old.new_zeros(*filled.shape, old.shape[-1])
+            wide[filled] = old
+            sides.append(torch.cat([wide, new], 2))
         count = query.shape[2]
-        new = causal(count, tokens, valid, query.device).expand(rows, heads, count, tokens)
-        return (
-            torch.cat([wide[0], keys], 2),
-            torch.cat([wide[1], values], 2),
-            torch.cat([held[:, :, None].expand(-1, -1, count, -1), new], -1),
-        )
+        seen = causal(count, tokens, valid, query.device).expand(rows, heads, count, tokens)
+        visible = torch.cat([filled[:, :, None].expand(-1, -1, count, -1), seen], -1)
+        return sides[0], sides[1], visible
 
     def dense_mask(self, valid: Tensor | None) -> Tensor | None:
         """Return the padding mask of the dense entries: eviction keeps no padding."""
-        assert self.keys is not None
         if valid is None or not self.evicted:
             return valid
-        flags = valid.new_ones(valid.shape[0], self.keys.shape[2])
-        since = self.new_tokens
-        flags[:, flags.shape[1] - since :] = valid[:, valid.shape[1] - since :]
-        return flags
+        flags = valid.new_ones(len(valid), self.whole[0].shape[2] - self.new_tokens)
+        return torch.cat([flags, valid[:, valid.shape[1] - self.new_tokens :]], 1)
 
     @property
     def new_tokens(self) -> int:
         """Number of tokens added after the eviction."""
         return self.seen - self.seen_before
-
-    @property
-    def whole(self) -> tuple[Tensor, Tensor]:
-        """Dense keys and values; before the eviction, those of all tokens."""
-        assert self.keys is not None
-        assert self.values is not None
-        return self.keys, self.values
 
     def adopt(self, left: DenseCache | RaggedCache) -> None:
         """Replace all tokens so far by the given entries."""
@@ -215,16 +196,15 @@ class LatentLayer(EvictionLayer):
                 "model must expand the latent rows of its cache in `expand_kv` of its attention, "
                 "got one that does not, or that `attach` did not prepare"
             )
-        assert self.keys is not None
         new, _, hidden = self.take_arriving()
-        self.keys = self.values = torch.cat([self.keys, new], 2)
+        self.keys = self.values = torch.cat([self.whole[0], new], 2)
 
         def both(rows: Tensor) -> tuple[Tensor, Tensor]:
             return expand(rows[..., : self.rank], rows[..., self.rank :])
 
         if self.observe is not None:
-            each = torch.eye(self.keys.shape[-1]).to(self.keys)[None, None]
-            weight = both(each)[0] - both(torch.zeros_like(each))[0]  # a bias shifts all logits
+            units = torch.eye(self.keys.shape[-1]).to(self.keys)[None, None]
+            weight = both(units)[0] - both(torch.zeros_like(units))[0]  # a bias shifts all logits
             self.observe(softmax.standard(query @ weight.mT), self.keys, self.keys, valid, hidden)
         valid = self.dense_mask(valid)
         if self.old is None:
@@ -254,9 +234,8 @@ class EvictionCache(AttendingCache):
     def admit(self, count: int, real: Tensor | None, seen: int) -> None:
         """Refuse a prompt that `prefill` does not read, since it would never be compressed."""
         super().admit(count, real, seen)
-        if self.states:
-            one = count == 1
-            self.before = {n: dict(vars(x)) for n, x in self.states.items()} if one else {}
+        removable = self.states if count == 1 else {}
+        self.before = {index: dict(vars(state)) for index, state in removable.items()}
         if not self.open and not seen:
             raise ValueError(
                 "past_key_values must hold a prompt that `prefill` read, got an empty "
@@ -268,8 +247,7 @@ class EvictionCache(AttendingCache):
     def batch_select_indices(self, indices: Tensor) -> None:
         """Select batch rows by index; an index may occur several times."""
         super().batch_select_indices(indices)
-        before = self.before.items()
-        self.before = {n: held | rows_of_states(held, indices) for n, held in before}
+        self.before = {n: x | rows_of_states(x, indices) for n, x in self.before.items()}
 
     def take_back(self) -> None:
         """Remove the last token, so that it can be read again."""
@@ -301,13 +279,13 @@ class EvictionCache(AttendingCache):
         """
         layers = self.whole_layers()
         checks.require_one_per_layer("kept", kept, len(layers))
-        for index, (layer, one) in enumerate(zip(layers, kept, strict=True)):
-            must_be(f"kept[{index}]", one, Bool[Tensor, "*axes"])
-            shaped(f"kept[{index}]", one, layer.whole[0].shape[:-1])
-            if self.valid is not None and bool((one & ~self.valid[:, None]).any()):
+        for index, (layer, mask) in enumerate(zip(layers, kept, strict=True)):
+            must_be(f"kept[{index}]", mask, Bool[Tensor, "*axes"])
+            shaped(f"kept[{index}]", mask, layer.whole[0].shape[:-1])
+            if self.valid is not None and bool((mask & ~self.valid[:, None]).any()):
                 raise ValueError(f"kept[{index}] must be False at padding, got True")
-        for layer, one in zip(layers, kept, strict=True):
-            layer.adopt(kv.evict(*layer.whole, one))
+        for layer, mask in zip(layers, kept, strict=True):
+            layer.adopt(kv.evict(*layer.whole, mask))
 
     def compress(
         self,

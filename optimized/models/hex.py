@@ -11,11 +11,14 @@ import optimized
 from optimized import Scored, kernel_of
 from optimized._dispatch import gpu_context, on_gpu
 from optimized.models import argument_checks as checks
+from optimized.models.attending_layer import AttendingLayer
 from optimized.models.attention import Softmax
-from optimized.models.layer import AttendingCache, AttendingLayer, key_heads_and_width
+from optimized.models.cache import AttendingCache
+from optimized.models.layer import key_heads_and_width
 from optimized.models.prefill import Prefilled
 from optimized.models.quantized import RestoringLayer
 from optimized.vector.hex import decode_step as laid
+from reference.contract.checks import must_be
 from reference.contract.enforce import compile_contract
 from reference.hex.cache import buffer_space
 
@@ -120,11 +123,10 @@ class HexTransformersCache(AttendingCache):
         settings: optimized.HexConfig = optimized.HexConfig(),  # noqa: B008
         kv: ModuleType = optimized,
     ) -> None:
-        checks.check_hex_settings(settings)
+        must_be("settings", settings, optimized.HexConfig)
         if isinstance(config, AttendingCache):
-            held = next(one.keys for one in config.layers if isinstance(one, AttendingLayer))
-            assert held is not None
-            heads, width = held.shape[1::2]
+            first = next(layer for layer in config.layers if isinstance(layer, AttendingLayer))
+            heads, width = first.whole[0].shape[1::2]
         else:
             heads, width = key_heads_and_width(config)
         if 0 < settings.density < 1 and not settings.near:

@@ -14,8 +14,9 @@ from optimized.models import argument_checks as checks
 from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.attach import require_attachment
 from optimized.models.attention import attentions, decoder_of, unrotated_queries
-from optimized.models.eviction_cache import EvictionCache, EvictionLayer, Observer
-from optimized.models.layer import AttendingCache, Digest
+from optimized.models.cache import AttendingCache
+from optimized.models.digest import Digest
+from optimized.models.eviction_cache import EvictionCache, EvictionLayer
 from reference.contract.checks import must_be
 from reference.contract.types import Positive
 
@@ -106,8 +107,7 @@ def prefill(
 
     with install_watchers(model, cache, [*watch, collect] if keep_queries else watch):
         logits = read(model, cache, input_ids, mask, chunk, looked)
-    valid = mask.to(torch.bool)
-    return Prefilled(cache, None if bool(valid.all()) else valid, logits, input_ids, queries)
+    return Prefilled(cache, cache.valid, logits, input_ids, queries)
 
 
 def read(
@@ -163,31 +163,21 @@ def install_watchers(
     if not watch:
         yield
         return
-    modules: dict[Any, nn.Module] = {one.layer_idx: one for one in attentions(decoder_of(model))}
-    whole = [n for n, layer in enumerate(cache.layers) if isinstance(layer, EvictionLayer)]
-    for index, place in enumerate(whole):
-        cache.layers[place].observe = make_observer(index, modules[place], cache, watch)
+    modules: dict[Any, nn.Module] = {x.layer_idx: x for x in attentions(decoder_of(model))}
+    indices = [n for n, layer in enumerate(cache.layers) if isinstance(layer, EvictionLayer)]
+    for number, index in enumerate(indices):
+
+        def observe(*tensors: Any, layer: int = number, module: Any = modules[index]) -> None:
+            step = Step(layer, *tensors, module, cache)  # pyright: ignore[reportCallIssue]
+            for watcher in watch:
+                watcher(step)
+
+        cache.layers[index].observe = observe
     try:
         yield
     finally:
         for layer in cache.evictable():
             layer.observe = None
-
-
-def make_observer(
-    index: int, module: nn.Module, cache: EvictionCache, watch: Sequence[Callable]
-) -> Observer:
-    """Return the observer of one layer, which calls every watcher."""
-
-    def observe(
-        queries: Tensor, keys: Tensor, values: Tensor, valid: Tensor | None, hidden: Tensor | None
-    ) -> None:
-        assert hidden is not None
-        step = Step(index, queries, keys, values, valid, hidden, module, cache)
-        for watcher in watch:
-            watcher(step)
-
-    return observe
 
 
 def unrotated(step: Step) -> Float[Tensor, "batch query_heads queries width"]:

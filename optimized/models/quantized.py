@@ -8,14 +8,11 @@ import torch
 from torch import Tensor
 
 import optimized
-from optimized.models import argument_checks as checks
+from optimized.models.attending_layer import AttendingLayer, without_autocast
 from optimized.models.attention import Softmax, dense_attention
-from optimized.models.layer import (
-    AttendingCache,
-    AttendingLayer,
-    key_heads_and_width,
-    without_autocast,
-)
+from optimized.models.cache import AttendingCache
+from optimized.models.layer import key_heads_and_width
+from reference.contract.checks import one_of
 
 QUANTIZERS = ("kivi-2", "kivi-4", "gear")
 
@@ -168,6 +165,6 @@ class QuantizedTransformersCache(AttendingCache):
     def __init__(
         self, config: Any, name: str, exact_outliers: bool = False, kv: ModuleType = optimized
     ) -> None:
-        checks.one_of("name", name, QUANTIZERS)
+        one_of("name", name, QUANTIZERS)
         require_whole_groups(name, config, kv)
         super().__init__(config, lambda: QuantizedLayer(name, exact_outliers, kv))

@@ -8,6 +8,7 @@ from optimized.models import argument_checks as checks
 from optimized.models.scorer import Scope
 from optimized.models.scorers import SCORERS
 from optimized.readings import READINGS
+from reference.contract.checks import one_of
 
 REFINEMENTS = ("hubkv", "graphkv", "nms")
 KINDS = (optimized.HubSettings, GraphSettings, optimized.NmsSettings)
@@ -149,7 +150,7 @@ def selection_call(one: System, reading: str) -> tuple[str, dict[str, Any]]:
 
 def refinement_settings(one: System, reading: str) -> Any:
     """Return the settings of a system's refinement under a reading."""
-    checks.one_of("readings", reading, READINGS)
+    one_of("readings", reading, READINGS)
     if one.refinement is None:
         return None
     if one.settings:

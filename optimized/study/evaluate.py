@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from optimized.models import argument_checks as checks
 from optimized.models.eviction_cache import map_both
-from optimized.models.layer import WindowLayer
+from optimized.models.layer import reject_latent_attention
 from optimized.models.prefill import prefill
 from optimized.models.quantized import require_whole_groups
 from optimized.models.quantized_eviction import quantize_tokens, restore_tokens
 from optimized.models.selection import kept_entries
 from optimized.models.systems import compares_queries
+from optimized.models.window_layer import WindowLayer
 from optimized.study.documents import Document
 from optimized.study.measurements import MeasurementSettings, Row, Trial
 from optimized.study.metrics import DocumentMetrics
@@ -140,7 +140,7 @@ class Batch:
     def quantise(self, row: Row, clock: Clock) -> int:
         """Replace the cache by the restored entries of a quantiser; return the stored bytes."""
         system, kv = row.trial.system, self.settings.kv
-        checks.reject_latent_attention(any(layer.expands for layer in self.cache.evictable()))
+        reject_latent_attention(any(layer.expands for layer in self.cache.evictable()))
         require_whole_groups(str(system.store), self.judge.model.config, kv)
         windows = [one for one in self.cache.layers if isinstance(one, WindowLayer)]
         nbytes = kv.stored_bytes([windows, self.cache.states])

@@ -31,7 +31,7 @@ class FastKVzip(Scorer):
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
         super().__init__(model, kv, **settings)
-        checks.require_gates(settings.get("weights"), count_full_attention_layers(model.config))
+        require_gates(settings.get("weights"), count_full_attention_layers(model.config))
 
     def remember(self, step: Step, past: Tensor | None) -> Tensor:
         """Score the chunk; a token's score does not depend on other tokens."""
@@ -50,3 +50,14 @@ class FastKVzip(Scorer):
     def arriving(kv: ModuleType, new: NewTokens) -> Tensor:
         """Return the scores that the FastKVzip gate gives new tokens."""
         return kv.fastkvzip(new.hidden, new.gate, valid=new.valid).scores
+
+
+def require_gates(weights: Any, layers: int) -> None:
+    """Refuse to score without a FastKVzip gate for each layer."""
+    if not weights:
+        raise ValueError(
+            "fastkvzip must have gates that were trained for the model, got none: train them with "
+            "`optimized.models.fastkvzip_gates.learn_gates(model, prompts)`, and pass them as "
+            "settings={'weights': gates} or write them into the model's folder with `save_gates`"
+        )
+    checks.require_one_per_layer("weights", weights, layers)

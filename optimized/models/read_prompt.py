@@ -1,0 +1,340 @@
+"""Read a prompt into a cache: a class for each kind of system."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from optimized import DecodingConfig, GraphSettings, HexConfig, Scored, kept_count
+from optimized.models import argument_checks as checks
+from optimized.models._pretrained_model_type import PreTrainedModel
+from optimized.models.attention import input_device
+from optimized.models.cache import AttendingCache
+from optimized.models.decoding_cache import SCORES, DecodingTransformersCache
+from optimized.models.eviction_cache import EvictionCache
+from optimized.models.fastkvzip_gates import load_gates
+from optimized.models.hex import HexTransformersCache
+from optimized.models.layer import count_full_attention_layers
+from optimized.models.prefill import Prefilled, prefill, read
+from optimized.models.quantized import QUANTIZERS, QuantizedTransformersCache
+from optimized.models.quantized_eviction import QuantizedEvictionCache, require_storable
+from optimized.models.scorer import Scorer, Scores, lengths
+from optimized.models.scorers import SCORERS
+from optimized.models.selection import kept_entries
+from optimized.models.systems import (
+    System,
+    compares_queries,
+    hex_settings,
+    reading_settings,
+    refinement_settings,
+    system_named,
+)
+from optimized.vector.scorers._padding import protected_ends
+from reference.contract.checks import one_of
+
+
+class Inputs(NamedTuple):
+    """The inputs of a model for a prompt."""
+
+    ids: Tensor
+    mask: Tensor
+    extra: dict[str, Any]
+    """Inputs besides ids: `pixel_values` and the like."""
+
+    def without_last(self) -> "Inputs":
+        """Return the inputs of all ids but the last."""
+        shape, extra = self.ids.shape, self.extra
+        extra = {name: x[:, :-1] if x.shape == shape else x for name, x in extra.items()}
+        return Inputs(self.ids[:, :-1], self.mask[:, :-1], extra)
+
+
+@dataclass
+class Reader:
+    """A system with a prompt and the options of `compressed`; `read` returns the cache."""
+
+    model: PreTrainedModel
+    system: System
+    scorer: Scorer | None
+    """The scorer, where the caller made it."""
+    hex_config: HexConfig | None
+    """The settings of HEX, where the caller gave them in place of a name."""
+    inputs: Inputs
+    ratio: Any
+    keep: Any
+    interval: int | None
+    settings: dict[str, Any]
+    chunk: int | None
+    reading: str
+    kv: ModuleType
+
+    def read(self) -> AttendingCache:
+        """Read the prompt into a full cache."""
+        return self.prefill(self.inputs).cache
+
+    def prefill(self, inputs: Inputs, *scorers: Scorer) -> Prefilled:
+        """Return the result of `prefill`, watched by some scorers."""
+        return prefill(
+            self.model,
+            inputs.ids,
+            inputs.mask,
+            chunk=self.chunk,
+            watch=[scorer.watch for scorer in scorers],
+            keep_queries=compares_queries(self.system, self.reading),
+            **inputs.extra,
+        )
+
+    def read_all_but_last(self, cache: AttendingCache) -> AttendingCache:
+        """Read the prompt without its last token into a cache, and return the cache."""
+        if self.inputs.ids.shape[1] > 1:
+            ids, mask, extra = self.inputs.without_last()
+            read(self.model, cache, ids, mask, None, extra)
+        return cache
+
+    def scorer_settings(self) -> dict[str, Any]:
+        """Return the scorer's settings, with the FastKVzip gates from the model's folder."""
+        if not SCORERS[str(self.system.scorer)].gated or "weights" in self.settings:
+            return self.settings
+        folder = Path(str(self.model.name_or_path))
+        layers = count_full_attention_layers(self.model.config)
+        return self.settings | {"weights": load_gates(folder, layers, input_device(self.model))}
+
+
+class DecodingReader(Reader):
+    """A system that compresses again after every interval."""
+
+    def read(self) -> AttendingCache:
+        """Read the prompt into a cache that shrinks to as many entries as are kept of it."""
+        system, name = self.system, str(self.system.scorer)
+        one_of("scorer of a system with an interval", system.scorer, SCORES)
+        scorer = SCORERS[name]
+        known = ("weights",) if scorer.gated else ()
+        checks.require_known_settings(f"{name} with an interval", self.settings, known)
+        if scorer.negative and system.refinement is not None:
+            raise ValueError(
+                f"interval must be None for {system.name!r}, got {self.interval}: negative scores "
+                "are not refined"
+            )
+        checks.reject_chunking("with an interval", self.chunk)
+        assert self.interval is not None
+        longest = int(self.inputs.mask.sum(-1).max())
+        refinement = refinement_settings(system, self.reading)
+        if isinstance(refinement, GraphSettings):  # there is no document length to adapt to
+            refinement = refinement._replace(adaptive=False)
+        config = DecodingConfig(
+            self.keep or kept_count(longest, self.ratio),
+            self.interval,
+            "layer" if system.scope == "model" else system.scope,
+            refinement,
+        )
+        gates = self.scorer_settings().get("weights")
+        cache = DecodingTransformersCache(self.model.config, config, name, gates, self.kv)
+        return self.read_all_but_last(cache)
+
+
+class QuantizedReader(Reader):
+    """KIVI or GEAR."""
+
+    def read(self) -> AttendingCache:
+        """Read the prompt without its last token into codes."""
+        checks.reject_chunking(f"for {self.system.name!r}", self.chunk)
+        outliers = self.reading == "remedied"
+        store = str(self.system.store)
+        cache = QuantizedTransformersCache(self.model.config, store, outliers, self.kv)
+        return self.read_all_but_last(cache)
+
+
+class HexReader(Reader):
+    """HEX or KCVT."""
+
+    def read(self) -> AttendingCache:
+        """Read the prompt without its last token, then store it in codes."""
+        system = self.system
+        config = self.hex_config or hex_settings(system, self.reading)
+        try:
+            cache = HexTransformersCache(self.model.config, config, self.kv)
+        except ValueError as error:
+            if not str(error).startswith("density") or not system.name.startswith("hex-"):
+                raise
+            preset = f"optimized.hex_preset({system.name[:5].upper()!r})._replace(near=True)"
+            raise ValueError(
+                f"{error}: use `{preset}` in place of {system.name!r} for the nearest density"
+            ) from error
+        if self.inputs.ids.shape[1] == 1:
+            return cache
+        h2o = SCORERS["h2o"](self.model, self.kv)
+        prompt = self.prefill(self.inputs.without_last(), *[h2o] * (system.scorer is not None))
+        scored: list[Scored] = []
+        for index, layer in enumerate(prompt.cache.whole_layers()):
+            zeros = torch.zeros_like(layer.whole[0][..., 0], dtype=torch.float32)
+            scored.append(Scored(h2o.memory.get(index, zeros), zeros.bool()))
+        refined = refinement_settings(system, self.reading)
+        return HexTransformersCache.of_prompt(
+            prompt, scored, self.kv.compress, config, self.kv, refinement=refined
+        )
+
+
+class EvictingReader(Reader):
+    """A system that evicts once, and may store what is left in codes."""
+
+    def read(self) -> AttendingCache:
+        """Read the prompt, evict, and store the entries left in codes if the system says so."""
+        system, inputs, name = self.system, self.inputs, str(self.system.scorer)
+        scorer = self.scorer
+        if scorer is None:
+            settings = reading_settings(name, self.reading) | self.scorer_settings()
+            scorer = SCORERS[name](self.model, self.kv, **settings)
+        if system.then is not None:  # codes cannot remove the last token
+            mask = inputs.mask
+            alike = bool(mask.all()) and (len(mask) == 1 or not system.shares_budget)
+            require_storable(system, self.model.config, alike, self.reading)
+            inputs = inputs.without_last()
+            if not inputs.ids.shape[1]:
+                cache = EvictionCache(self.model.config)
+                cache.open = True
+                return cache
+        prompt = self.prefill(inputs, scorer)
+        scores, kept = self.evict(scorer, prompt)
+        if system.then is None:
+            return prompt.cache
+        paid = None
+        if scores is not None:
+            paid = [(x.scores, mask) for x, mask in zip(scores.scored, kept, strict=True)]
+        stored = system_named(system.then)
+        return QuantizedEvictionCache(prompt.cache, paid, stored, self.reading, self.kv)
+
+    def evict(self, scorer: Scorer, prompt: Prefilled) -> tuple[Scores | None, Tensor]:
+        """Evict entries; return the scores, if there are any, and the mask of kept entries.
+
+        A row whose budget is smaller than its number of protected entries keeps exactly these.
+        """
+        layers, counts = prompt.cache.whole_layers(), lengths(prompt).tolist()
+        heads = layers[0].whole[0].shape[1]
+        valid = torch.ones_like(prompt.input_ids).bool() if prompt.valid is None else prompt.valid
+        kept = valid[:, None].expand(len(layers), -1, heads, -1).clone()
+        layered = isinstance(self.keep if self.ratio is None else self.ratio, Sequence)
+        ratio = max(self.ratio) if layered and self.ratio is not None else self.ratio
+        keep = min(self.keep) if layered and self.keep is not None else self.keep
+        scores, rows = score_rows(scorer, prompt, [budget_of(n, 1, ratio, keep) for n in counts])
+        if scores is None:  # nothing is evicted but padding, which codes cannot hold
+            if self.system.then is not None:
+                prompt.cache.evict(kept, self.kv)
+            return None, kept
+        if layered:
+            pairs = [(x, None) for x in self.ratio or ()] or [(None, x) for x in self.keep or ()]
+            budgets = [[budget_of(count, 1, *pair) for count in counts] for pair in pairs]
+            scores = scores._replace(budgets=torch.tensor(budgets, device=kept.device))
+            ratio, keep = None, max(counts)
+        protected = torch.stack([scored.protected for scored in scores.scored])
+        if self.system.refinement == "hubkv":
+            protected |= protected_ends(valid, protected.shape[2], 4, None)
+        size = {"head": 1, "layer": heads, "model": heads * len(layers)}[self.system.scope]
+        short: dict[int, tuple[int, int]] = {}
+        for row in rows:
+            mean = budget_of(counts[row], size, ratio, keep)
+            if lack := shortfall(protected[:, row], scores.budgets, row, size, mean):
+                short[row] = lack
+        if short:
+            budget, most = next(iter(short.values()))
+            warnings.warn(
+                f"budget {budget} of a {self.system.scope} is below its number of protected "
+                f"entries, {most}: only those are kept, in {len(short)} of {len(valid)} rows",
+                stacklevel=4,
+            )
+        chosen = [row for row in rows if row not in short]
+        if chosen:
+            how = self.system, prompt, scores, ratio, self.reading, self.kv, keep
+            some = None if len(chosen) == len(valid) else chosen
+            kept[:, chosen] = kept_entries(*how, some)[:, chosen]
+        kept[:, [*short]] &= protected[:, [*short]]
+        prompt.cache.evict(kept, self.kv)
+        return scores, kept
+
+
+def reader_of(system: System, interval: int | None) -> type[Reader]:
+    """Return the class that reads a prompt for a system."""
+    if interval is not None:
+        return DecodingReader
+    if system.store is not None:
+        return QuantizedReader if system.store in QUANTIZERS else HexReader
+    return EvictingReader if system.evicts else Reader
+
+
+def budget_of(tokens: int, heads: int, ratio: float | None, keep: int | None) -> int:
+    """Return how many entries a pool of `heads` heads keeps under a ratio or a budget."""
+    if ratio is not None:
+        return kept_count(tokens * heads, ratio)
+    assert keep is not None
+    return min(keep, tokens) * heads
+
+
+def score_rows(
+    scorer: Scorer, prompt: Prefilled, budgets: list[int]
+) -> tuple[Scores | None, list[int]]:
+    """Return the scores, each row by its own budget, and the rows with entries to evict."""
+    counts = lengths(prompt).tolist()
+    depends = scorer.budgeted or scorer.observing is not None
+    set_window = scorer.chosen("window")
+    found: Scores | None = None
+    evicting: list[int] = []
+    for budget in sorted(set(budgets) if depends else {max(budgets)}):
+        rows = [row for row, own in enumerate(budgets) if own == budget or not depends]
+        rows = [row for row in rows if budgets[row] < counts[row]]
+        window = 0
+        if scorer.observing is not None:
+            wanted = set_window.get("window") or scorer.window_for(budget)
+            window = min(wanted, max(scorer.least, budget))
+            rows = [row for row in rows if counts[row] > window]
+            scorer.settings["window"] = window
+        if rows:
+            scores = scorer.finish(prompt, max(budget, window))
+            found = scores if found is None else merge_rows(found, scores, rows)
+            evicting += rows
+    scorer.settings.pop("window", None)
+    scorer.settings |= set_window
+    return found, sorted(evicting)
+
+
+def merge_rows(scores: Scores, other: Scores, rows: list[int]) -> Scores:
+    """Return scores in which some rows are replaced by those of `other`, of another budget."""
+    batch = scores.scored[0].scores
+    replaced = torch.zeros(len(batch), dtype=torch.bool, device=batch.device)
+    replaced[rows] = True
+    scored = tuple(
+        Scored(*(torch.where(replaced[:, None, None], b, a) for a, b in zip(*pair, strict=True)))
+        for pair in zip(scores.scored, other.scored, strict=True)
+    )
+    budgets = None
+    if scores.budgets is not None and other.budgets is not None:
+        budgets = torch.where(replaced, other.budgets, scores.budgets)
+    return Scores(scored, budgets)
+
+
+def shortfall(
+    protected: Tensor, budgets: Tensor | None, row: int, size: int, mean: int
+) -> tuple[int, int] | None:
+    """Return a pool's budget and its number of protected entries, where the budget is smaller.
+
+    The pool is the worst one of a row. Returns None where every budget suffices.
+
+    Args:
+        protected: the row's mask of protected entries, layers first.
+        budgets: what a head of each layer and row keeps, where layers differ.
+        row: the row.
+        size: how many heads share a budget.
+        mean: the mean budget of a pool.
+    """
+    spent = protected.sum(-1).view(-1, size).sum(-1)
+    if int(spent.sum()) > mean * len(spent):
+        return mean, int(spent.max())
+    if budgets is None:
+        limits = torch.full_like(spent, mean)
+    else:
+        limits = (size * budgets[:, row]).repeat_interleave(protected.shape[1] // size)
+    worst = int((spent - limits).argmax())
+    lacking = bool(spent[worst] > limits[worst])
+    return (int(limits[worst]), int(spent[worst])) if lacking else None
