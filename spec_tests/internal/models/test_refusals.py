@@ -187,9 +187,7 @@ UNATTACHED = "attend through this package over a cache of it"
 NAMED = "prepared by `attach(model)`, got"
 LOOKED = "prompt-lookup decoding is not supported"
 FLAGS = "1 at tokens, which each row has, and 0 at padding, got values of"
-ROTATES = (
-    "rotate its projected queries as Llama does, over the whole width and in halves, for expec"
-)
+ROTATES = "rotate its projected queries as Llama does, over the whole width and in halves, for "
 LATENT = "got multi-head latent attention, which caches one row for all heads"
 WRONG = HEX._replace(bits=9)
 SHARED = "some of whose layers attend to the keys of another"
