@@ -14,6 +14,7 @@ from spec_tests.accuracy import assert_at_most, assert_close
 from spec_tests.hex.expander.strategies import biregular
 from spec_tests.hex.random_biregular.strategies import seeds
 from spec_tests.hex.spectrum.oracle import (
+    circulant_eigenvalues,
     eigenvalues,
     singular_value_error_scale,
 )
