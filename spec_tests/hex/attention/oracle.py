@@ -6,11 +6,11 @@ import reference
 from reference.hex.cache import read_unrounded
 
 
-def read(queries, cache, causal=True, scale=None, keys=None, values=None, row=(), first=0):
-    """Attend to the entries restored from a cache, or to those of one row from token `first` on."""
+def read(queries, cache, causal=True, scale=None, keys=None, values=None):
+    """Attend to the entries restored from a cache, and to new ones if there are any."""
     old = read_unrounded(cache)
     new = [x[..., :0, :] for x in old] if keys is None else [keys, values]
-    found = (torch.cat([x, y], -2)[row][..., first:, :] for x, y in zip(old, new, strict=True))
+    found = (torch.cat([x, y], -2) for x, y in zip(old, new, strict=True))
     return reference.attention(queries, next(found), next(found), causal, scale)
 
 

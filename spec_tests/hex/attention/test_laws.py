@@ -1,6 +1,5 @@
 """Attention over a HEX cache: HEX §3.1 on what §4.1 stores, and §5."""
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import assume, given, settings
@@ -124,19 +123,6 @@ def test_padding_draws_nothing_and_a_query_at_padding_reads_nothing(impl, x):
 
 
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")
-@given(hex_attention_inputs(padded=st.just(True)))
-def test_a_padded_row_reads_what_it_would_without_its_padding(impl, x):
-    assume(reads_alike(impl, x["cache"]))
-    output = impl.hex_attention(**x).output
-    for row in np.ndindex(*output.shape[:-3]):
-        first = int((~x["valid"][row]).sum())
-        late = max(0, output.shape[-2] - x["valid"].shape[-1] + first) if x["causal"] else 0
-        asking = {name: x[name] for name in ("cache", "causal", "scale")}
-        asking |= dict(queries=x["queries"][row][:, late:], row=row, first=first)
-        assert_as_accurate(output[row][:, late:], read, asking)
-
-
-@pytest.mark.spec("HEX-3.1a", "HEX-5a")
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("width", [4, 64])
 def test_attention_over_a_cache_in_half_precision_reads_it_unrounded(impl, width, half):
@@ -154,21 +140,6 @@ def test_attention_over_a_cache_in_half_precision_reads_it_unrounded(impl, width
     assert_equal(short.mass.dtype, torch.float32)
     assert_close(short.output, exact.output, 16.0)
     assert_equal(impl.hex_attention(queries.double(), cache, mass=True).mass.dtype, torch.float64)
-
-
-@pytest.mark.spec("HEX-3.1a", "HEX-5a")
-@pytest.mark.parametrize("bits", range(1, 9))
-@pytest.mark.parametrize("tokens", [11, 22, 96])
-def test_codes_of_every_width_are_read_whole(impl, bits, tokens):
-    """A code may start in one byte and end in the next, and the last byte may be incomplete."""
-    generator = torch.Generator().manual_seed(bits)
-    queries, keys, values = torch.randn(3, 2, tokens, 4, generator=generator)
-    config = reference.HexConfig(bits=bits, block=tokens, density=0.0, heavy=0.0, recent=0)
-    cache = reference.hex_prefill(queries, keys, values, config)
-    asking = dict(queries=queries, cache=cache)
-    attended = impl.hex_attention(**asking, mass=True)
-    assert_as_accurate(attended.output, read, asking)
-    assert_as_accurate(attended.mass, sum_restored_weights, asking | dict(causal=True, scale=None))
 
 
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")
@@ -190,18 +161,6 @@ def test_blocks_of_several_settings_are_read_together(impl, change):
     assert_as_accurate(attended.mass, sum_restored_weights, asking | dict(causal=True, scale=None))
     decoded = impl.hex_decode(cache, *(x[:, :1] for x in parts[0]))
     assert decoded.cache.residual_mass.isfinite().all()
-
-
-@pytest.mark.spec("HEX-3.1a", "HEX-5a")
-def test_no_query_heads_read_nothing(impl):
-    keys = torch.randn(2, BLOCK + 3, 4, generator=torch.Generator().manual_seed(0))
-    config = reference.HexConfig(block=BLOCK, density=0.25, recent=2, near=True)
-    cache = impl.hex_prefill(keys[:0], keys, keys, config)
-    attended = impl.hex_attention(keys[:0, :1].clone(), cache, mass=True)
-    assert_equal(attended.output, keys[:0, :1].clone())
-    assert_equal(attended.mass, torch.zeros(BLOCK + 3))
-    new = keys[:, :1].clone()
-    assert_equal(impl.hex_decode(cache, new[:0], new, new).output, new[:0])
 
 
 def quarter(tokens: int) -> tuple[torch.Tensor, reference.HexCache]:

@@ -113,6 +113,7 @@ generator = torch.Generator().manual_seed(7)
 keys, values = torch.randn(2, KV_HEADS, 11, WIDTH, generator=generator)
 config = HexConfig(block=BLOCK, density=0.5, recent=2, mode="full", scales=torch.float16)
 cache = reference.hex_prefill(keys, keys, values, config)
+growing = reference.hex_prefill(keys, keys, values, config._replace(mode="append"))
 
 bad_stream = [
     Refusal("queries", lambda q: q[:, :-1], ValueError, "shape"),
@@ -123,12 +124,16 @@ bad_stream = [
     Refusal("values", lambda v: v[:, :-1], ValueError, "shape"),
 ]
 
-GOOD = dict(hex_read=dict(cache=cache), hex_recompress=dict(cache=cache))
+GOOD = dict(hex_read=dict(cache=cache))
 
 REFUSALS = dict(
     hex_prefill=(dict(queries=keys, keys=keys, values=values, config=config), bad_stream),
     hex_append=(
         dict(cache=cache, queries=keys, keys=keys, values=values),
         [*bad_stream, Refusal("keys", lambda k: k.double(), TypeError, "torch.float32")],
+    ),
+    hex_recompress=(
+        dict(cache=cache),
+        [Refusal("cache", growing, ValueError, "mode 'full' or 'oracle', got 'append'")],
     ),
 )  # fmt: skip

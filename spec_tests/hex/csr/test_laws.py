@@ -3,7 +3,6 @@
 import pytest
 from hypothesis import given
 
-from spec_tests.accuracy import assert_equal
 from spec_tests.inputs import INPUTS
 
 pytestmark = pytest.mark.spec("HEX-3.2c")
@@ -17,9 +16,3 @@ def test_rows_hold_their_columns_in_order(impl, x):
     assert len(bounds) == len(mask) + 1
     for row, first, last in zip(mask, bounds, bounds[1:], strict=False):
         assert columns[first:last].tolist() == row.nonzero().flatten().tolist()
-
-
-@given(INPUTS["to_csr"])
-def test_a_mask_comes_back_from_its_rows(impl, x):
-    offsets, columns = impl.to_csr(x["mask"])
-    assert_equal(impl.from_csr(offsets, columns, x["mask"].shape[1]), x["mask"])

@@ -12,43 +12,23 @@ from spec_tests.strategies import booleans, gaussian_tensor, grid
 
 
 @st.composite
-def groups(draw, members=12, kept=True):
+def groups(draw):
     """Groups of Gaussian or grid numbers, some with a large offset, some of them kept."""
-    shape = (*draw(st.sampled_from([(4,), (2, 3)])), draw(st.integers(0, members)))
+    shape = (*draw(st.sampled_from([(4,), (2, 3)])), draw(st.integers(0, 12)))
     x = draw(gaussian_tensor(*shape) if draw(st.booleans()) else grid(*shape, low=-16))
-    masks = booleans(*shape) if kept else st.just(torch.zeros(shape, dtype=torch.bool))
     return dict(
         x=x * draw(st.sampled_from([1.0, 100.0])) + draw(st.sampled_from([0.0, 50.0])),
         bits=draw(widths),
-        kept=draw(masks),
+        kept=draw(booleans(*shape)),
     )
-
-
-def restored(impl, x, bits, kept=None, scales=None):
-    """Return a quantised tensor, and its restored entries, those of kept entries too."""
-    q = impl.quantise(x, bits, kept, scales)
-    return q, impl.dequantise(*q)
-
-
-def remaining(x, fill):
-    """Return the input with kept entries replaced by `fill`."""
-    return x["x"].double().masked_fill(x["kept"], fill)
-
-
-def extremes(x):
-    """Return which groups have remaining entries, and their minimum and maximum."""
-    some = (~x["kept"]).any(-1)
-    if x["x"].shape[-1] == 0:
-        return some, x["x"].double().sum(-1), x["x"].double().sum(-1)
-    return some, remaining(x, torch.inf).amin(-1), remaining(x, -torch.inf).amax(-1)
 
 
 @pytest.mark.spec("HEX-3.4a")
 @given(groups())
 def test_the_error_is_at_most_half_a_step(impl, x):
     exact = x | dict(x=x["x"].double())
-    q, out = restored(impl, **exact)
-    error = (out - exact["x"]).abs().masked_fill(x["kept"], 0)
+    q = impl.quantise(**exact)
+    error = (impl.dequantise(*q) - exact["x"]).abs().masked_fill(x["kept"], 0)
     scale = exact["x"].abs().amax() if exact["x"].numel() else 0
     assert_at_most(error + scale, (q.steps / 2)[..., None] + scale)
 
@@ -71,14 +51,12 @@ def test_codes_are_the_nearest_to_the_stored_grid(impl, x, kept, bits, scales):
 @pytest.mark.spec("HEX-3.4a")
 @given(groups())
 def test_the_minimum_is_exact_and_the_maximum_nearly(impl, x):
-    _, out = restored(impl, **x)
-    some, low, high = extremes(x)
-    assert some.shape == out.shape[:-1]
-    for group in some.nonzero():
-        place = tuple(group.tolist())
-        rest = out[place][~x["kept"][place]]
-        assert_equal(rest.min().double(), low[place])
-        assert_close(rest.max(), high[place], low[place].abs())
+    rows = impl.dequantise(*impl.quantise(**x)), x["x"].double(), x["kept"]
+    for out, exact, kept in zip(*(y.flatten(0, -2) for y in rows), strict=True):
+        if not kept.all():
+            low, high = exact[~kept].aminmax()
+            assert_equal(out[~kept].min().double(), low)
+            assert_close(out[~kept].max(), high, low.abs())
 
 
 @pytest.mark.spec("HEX-3.4a")
@@ -90,45 +68,11 @@ def test_a_step_of_the_whole_range_would_leave_two_levels(impl):
 
 
 @pytest.mark.spec("HEX-3.4a")
-@given(groups(kept=False))
-def test_quantising_again_changes_no_code(impl, x):
-    exact = x["x"].double()
-    q, out = restored(impl, exact, x["bits"])
-    again, twice = restored(impl, out, x["bits"])
-    assert_equal(again.codes, q.codes)
-    scale = exact.abs().amax() if exact.numel() else 0.0
-    assert_close(twice, out, scale)
-
-
-@pytest.mark.spec("HEX-3.4a")
-@given(INPUTS["quantise"], st.integers(-3, 3), st.integers(-8, 8))
-def test_powers_of_two_and_whole_shifts_pass_through(impl, x, power, shift):
-    exact = x["x"].double()
-    q, out = restored(impl, exact, x["bits"], x["kept"])
-    moved, there = restored(impl, exact * 2.0**power + shift, x["bits"], x["kept"])
-    assert_equal(moved.codes, q.codes)
-    rest = torch.ones_like(exact).bool() if x["kept"] is None else ~x["kept"]
-    assert_equal(there[rest], (out * 2.0**power + shift)[rest])
-
-
-@pytest.mark.spec("HEX-3.4a")
 @given(groups(), st.sampled_from([-1000.0, 0.0, 1000.0]))
 def test_kept_entries_do_not_enter_the_statistics(impl, x, value):
     replaced = x | dict(x=x["x"].masked_fill(x["kept"], value))
     assert_equal(impl.quantise(**x), impl.quantise(**replaced))
     assert (impl.quantise(**x).codes[x["kept"]] == 0).all()
-
-
-@pytest.mark.spec("HEX-3.4a")
-@given(groups(members=1), st.integers(1, 5))
-def test_constant_and_empty_groups_have_code_zero_and_no_step(impl, x, times):
-    constant = x["x"].repeat_interleave(times, -1)
-    kept = x["kept"].repeat_interleave(times, -1)
-    q, out = restored(impl, constant, x["bits"], kept)
-    assert (q.codes == 0).all()
-    assert (q.steps == 0).all()
-    assert_equal(out[~kept], constant[~kept])
-    assert torch.isfinite(out).all()
 
 
 @pytest.mark.spec("HEX-3.4b")
@@ -191,12 +135,6 @@ def test_codes_are_used_where_they_are_supposed_to_be(impl, x, bits, group):
         assert ((values - x).abs().amax((-3, -1)) > 0).all()
 
 
-@pytest.mark.spec("HEX-3.4b")
-@given(gaussian_tensor(2, 1, 4), widths)
-def test_one_token_of_keys_is_exact(impl, x, bits):
-    assert_equal(impl.kcvt(x, x, bits)[0], x)
-
-
 @pytest.mark.spec("HEX-3.4a")
 @pytest.mark.parametrize("scales", [None, torch.float16, torch.float32])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -214,43 +152,3 @@ def test_a_code_never_exceeds_the_grid(impl, bits):
     q = impl.quantise(2049 + torch.arange(float(levels)), bits, None, torch.float16)
     assert (q.minima.item(), q.steps.item()) == (2048.0, 1.0)
     assert q.codes.tolist() == [*range(1, levels), levels - 1]
-
-
-@pytest.mark.spec("HEX-3.4a")
-@given(groups())
-def test_rounded_scales_add_their_own_error(impl, x):
-    q, out = restored(impl, **x, scales=torch.float16)
-    some, low, high = extremes(x)
-    top = 2 ** x["bits"] - 1
-    step = torch.where(some, (high - low) / top, 0.0)
-    bound = step / 2 + torch.where(some, (low - q.minima.double()).abs(), 0.0)
-    bound = bound + top * (step - q.steps.double()).abs()
-    error = (out.double() - x["x"].double()).abs().masked_fill(x["kept"], 0)
-    # the bound holds in exact arithmetic; the addition of `scale` compares at float32's rounding
-    scale = x["x"].abs().amax() if x["x"].numel() else torch.tensor(0.0)
-    assert_at_most((error + scale).float(), (bound[..., None] + scale).float())
-
-
-@pytest.mark.spec("HEX-3.4a")
-@given(groups())
-def test_a_group_has_at_most_two_to_the_bits_values(impl, x):
-    _, out = restored(impl, **x)
-    for row, kept in zip(out.flatten(0, -2), x["kept"].flatten(0, -2), strict=True):
-        assert row[~kept].unique().numel() <= 2 ** x["bits"]
-
-
-@pytest.mark.spec("HEX-3.4a")
-@given(st.integers(1, 8))
-def test_a_group_that_fills_the_grid_uses_every_code(impl, bits):
-    ramp = torch.arange(2**bits, dtype=torch.float64)
-    q = impl.quantise(ramp, bits)
-    assert q.codes.tolist() == list(range(2**bits))
-    assert_equal(impl.dequantise(*q), ramp)
-
-
-@pytest.mark.spec("HEX-3.4a")
-@given(groups(), st.data())
-def test_keeping_more_never_raises_a_step(impl, x, data):
-    more = x["kept"] | data.draw(booleans(*x["kept"].shape))
-    before, after = impl.quantise(**x), impl.quantise(**x | dict(kept=more))
-    assert (after.steps <= before.steps).all()

@@ -1,7 +1,6 @@
 """The spectrum of a mask: HEX §3.2, A.1, Definition 2."""
 
 import math
-from itertools import product
 
 import numpy as np
 import pytest
@@ -54,13 +53,6 @@ def test_the_balanced_bound_is_the_unbalanced_one_at_equal_degrees(impl, degree)
     assert_close(number(impl.ramanujan_bound(degree, degree)), 2 * math.sqrt(degree - 1))
 
 
-@pytest.mark.spec("HEX-3.2b")
-@given(INPUTS["ramanujan_bound"])
-def test_the_bound_is_the_same_from_either_side(impl, x):
-    swapped = impl.ramanujan_bound(x["channel_degree"], x["token_degree"])
-    assert_close(number(impl.ramanujan_bound(**x)), swapped)
-
-
 @pytest.mark.spec("HEX-Def2")
 @given(INPUTS["second_singular_value"])
 @example(dict(mask=torch.ones(2, 2).triu().bool()))  # square, but not normal
@@ -79,44 +71,13 @@ def circulant(size, steps):
     return torch.isin(ahead, torch.tensor(sorted(steps), dtype=torch.int64))
 
 
-def expect_circulant(impl, size, steps):
-    mask = circulant(size, steps)
-    exact = sorted(map(abs, circulant_eigenvalues(size, steps)))[-2]
-    assert_close(number(impl.second_singular_value(mask)), exact, singular_value_error_scale(mask))
-
-
 @pytest.mark.spec("HEX-Def2")
 @pytest.mark.parametrize("degree", [3, 10, 200])
 def test_large_circulant_masks_have_the_singular_values_of_fourier(impl, degree):
-    expect_circulant(
-        impl, 264, set(np.random.RandomState(degree).permutation(264)[:degree].tolist())
-    )
-
-
-def plane(order, projective):
-    """Return the incidence of points and lines of the plane over a prime field.
-
-    The affine plane is the projective one without the points of one line.
-    """
-    field = range(order)
-    points = [(1, y, z) for y, z in product(field, field)]
-    ideal = [(0, 1, z) for z in field] + [(0, 0, 1)]
-    lines = torch.tensor(points + ideal)
-    # (1, 0, 0) is the line of the points at infinity
-    at, on = (lines, lines) if projective else (torch.tensor(points), lines[1:])
-    return at @ on.T % order == 0
-
-
-@pytest.mark.spec("HEX-Def2", "HEX-3.2b")
-@pytest.mark.parametrize("order", [2, 3, 17])
-@pytest.mark.parametrize("projective", [True, False])
-def test_planes_have_the_root_of_their_order_and_are_ramanujan(impl, order, projective):
-    # two points share one line: the Gram matrix of the points is order · I + J
-    mask = plane(order, projective)
-    assert_close(
-        number(impl.second_singular_value(mask)), math.sqrt(order), singular_value_error_scale(mask)
-    )
-    assert impl.is_ramanujan(mask) == (order > 2 or projective)
+    steps = set(np.random.RandomState(degree).permutation(264)[:degree].tolist())
+    mask = circulant(264, steps)
+    exact = sorted(map(abs, circulant_eigenvalues(264, steps)))[-2]
+    assert_close(number(impl.second_singular_value(mask)), exact, singular_value_error_scale(mask))
 
 
 @pytest.mark.spec("HEX-Def2", "HEX-3.2b")
@@ -139,17 +100,6 @@ def test_a_large_mask_of_nothing_or_everything_has_no_second_singular_value(impl
     assert_close(number(impl.second_singular_value(mask)), 0.0, singular_value_error_scale(mask))
 
 
-@pytest.mark.spec("HEX-3.2b", "HEX-A.2a")
-def test_the_filter_decides_as_a_dense_solver_does_on_either_side_of_the_bound(impl):
-    verdicts = []
-    for seed in range(30):
-        pairs = impl.double_edge_swaps(impl.half_edge_pairing(264, 264, 3, seed), 264)
-        mask = impl.biadjacency(pairs, 264)
-        verdicts.append(impl.is_ramanujan(mask))
-        assert verdicts[-1] == bool(torch.linalg.svdvals(mask.double())[1] <= 2 * math.sqrt(2))
-    assert len(set(verdicts)) == 2 or not impl.ours
-
-
 @pytest.mark.spec("HEX-3.2e")
 @given(vectors_on_an_expander())
 def test_what_is_orthogonal_to_the_constant_vector_contracts(impl, x):
@@ -158,17 +108,6 @@ def test_what_is_orthogonal_to_the_constant_vector_contracts(impl, x):
     out = mask.double() @ signal
     slack = singular_value_error_scale(mask) * x[1].abs().max()
     assert_at_most(out.norm() + slack, second * signal.norm() + slack)
-
-
-@pytest.mark.spec("HEX-3.2e")
-@given(vectors_on_an_expander())
-def test_some_orthogonal_vector_contracts_no_more_than_that(impl, x):
-    mask, _, _, first, second = mask_and_values(impl, x[0])
-    deflated = mask.double() - first / math.sqrt(mask.numel())
-    # the rest has no constant part, so its norm is reached orthogonal to the constant vector
-    assert_close(
-        torch.linalg.matrix_norm(deflated, 2), second, singular_value_error_scale(mask) ** 2
-    )
 
 
 @pytest.mark.spec("HEX-3.2f")
@@ -244,44 +183,10 @@ def test_the_first_singular_value_occurs_once_for_each_component(impl, block, pa
 
 
 @pytest.mark.spec("HEX-Def2")
-@given(small_ramanujan_mask())
-def test_a_complete_graph_less_a_matching_is_ramanujan(impl, mask):
-    assert impl.is_ramanujan(mask)
-
-
-@pytest.mark.spec("HEX-Def2")
-@given(small_ramanujan_mask(), st.integers(2, 3))
-def test_a_graph_in_pieces_is_not_ramanujan(impl, block, parts):
-    assert not impl.is_ramanujan(torch.block_diag(*[block] * parts) > 0)
-
-
-@pytest.mark.spec("HEX-Def2")
 @pytest.mark.parametrize("degree", [0, 1, 2])
 def test_degrees_below_three_are_not_ramanujan(impl, degree):
     rows = torch.arange(5)
     assert not impl.is_ramanujan((rows[:, None] - rows) % 5 < degree)
-
-
-@pytest.mark.spec("HEX-Def2")
-@given(small_ramanujan_mask(), st.data())
-def test_an_irregular_mask_is_not_ramanujan(impl, mask, data):
-    place = data.draw(st.integers(0, mask.numel() - 1))
-    mask = mask.clone()
-    mask.view(-1)[place] ^= True
-    assert not impl.is_ramanujan(mask)
-
-
-@st.composite
-def rings(draw):
-    """A size, and a set of steps."""
-    size = draw(st.integers(2, 12))
-    return size, draw(st.sets(st.integers(0, size - 1)))
-
-
-@pytest.mark.spec("HEX-Def2")
-@given(rings())
-def test_circulant_masks_have_the_singular_values_of_fourier(impl, x):
-    expect_circulant(impl, *x)
 
 
 @pytest.mark.spec("HEX-3.2b")
@@ -310,11 +215,3 @@ def test_a_tiled_prompt_is_no_ramanujan_graph(impl):
     mask = impl.expander_mask(96 * 10, 128, 0.03125, tile=True)
     assert not impl.is_ramanujan(mask)
     assert impl.is_ramanujan(mask[:96])
-
-
-@pytest.mark.spec("HEX-3.2b", "HEX-Tab5")
-@given(vectors_on_an_expander())
-def test_the_first_singular_value_is_the_root_of_the_degrees(impl, x):
-    mask, _, _, first, _ = mask_and_values(impl, x[0])
-    largest = torch.linalg.matrix_norm(mask.double(), 2)
-    assert_close(largest, first, singular_value_error_scale(mask))

@@ -105,16 +105,3 @@ def test_what_is_read_is_every_block_in_order_and_the_buffer_as_it_is(impl, x, e
         assert_equal(buffer, raw[..., raw.shape[-2] - left :, :])
         restored = [impl.gear_reconstruct(span, exact) for span in spans]
         assert_close(out, torch.cat([*restored, buffer], -2).double(), 8.0)
-
-
-@given(streams())
-def test_a_sequence_alone_is_stored_as_in_a_batch(impl, x):
-    stream, prompt, settings, _ = x
-    batch = [torch.stack([y, y.flip(-2)]) for y in stream]
-    settings["rank"] = settings["decoded_rank"] = 0
-    read = []
-    for pair in (batch, [y[0] for y in batch], [y[1] for y in batch]):
-        cache = impl.gear_prefill(*parts(pair, 0, prompt), **settings)
-        read.append(impl.gear_read(impl.gear_append(cache, *parts(pair, prompt))))
-    for together, *alone in zip(*read, strict=True):
-        assert_equal(together, torch.stack(alone))

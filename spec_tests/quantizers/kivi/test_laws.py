@@ -111,39 +111,6 @@ def test_codes_are_used_where_they_are_supposed_to_be(impl, keys, values, bits):
     assert ((restored[1] - values)[..., :5, :].abs().amax(-1) > 0).all()
 
 
-@given(
-    gaussian_tensor(2, 8, 4), st.integers(1, 8), st.sampled_from([torch.float16, torch.bfloat16])
-)
-def test_clamping_before_rounding_gives_the_same_codes(impl, x, bits, dtype):
-    # with an offset at which stored scales are wrong by as much as a step
-    keys = (x + 50).to(dtype)
-    cache = impl.kivi_prefill(keys, keys, bits, group=4, residual=8, scales=torch.float16)
-    codes = impl.unpack_bits(cache.key_words, bits, 8)[..., 0, :, :].unflatten(-1, (2, 4))
-    low, step = (y[..., 0, :, :, None].float() for y in (cache.key_minima, cache.key_steps))
-    top = 2**bits - 1
-    quotient = (keys.float().mT.unflatten(-1, (2, 4)) - low) / step
-    clamped_first = quotient.clamp(0, top).round().masked_fill(step == 0, 0)
-    assert_equal(codes.float(), clamped_first)
-
-
-@given(gaussian_tensor(2, 1, 4), st.integers(1, 8))
-def test_constant_groups_come_back_exactly(impl, x, bits):
-    keys, values = x.expand(2, 8, 4), x[..., :1].expand(2, 8, 4)
-    restored = impl.kivi_read(impl.kivi_prefill(keys, values, bits, group=4, residual=4))
-    assert_equal(restored, (keys, values))
-
-
-@given(cut())
-def test_a_sequence_alone_is_stored_as_in_a_batch(impl, x):
-    stream, settings, _ = x
-    batch = [torch.stack([y, y.flip(-2)]) for y in stream]
-    together = impl.kivi_prefill(*batch, **settings)
-    for row in range(2):
-        alone = impl.kivi_prefill(*(y[row] for y in batch), **settings)
-        for joint, single in zip(together, alone, strict=True):
-            assert_equal(joint[row] if isinstance(joint, torch.Tensor) else joint, single)
-
-
 @pytest.mark.parametrize("scales", [None, torch.float16, torch.float32])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_scales_are_stored_in_the_type_asked_for(impl, dtype, scales):

@@ -3,7 +3,6 @@
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import strategies as st
 
 import reference
 from spec_tests.inputs import INPUTS
@@ -41,12 +40,3 @@ def test_a_prompt_weighs_in_gears_cache_what_was_said_beforehand(impl, x):
     said, dtype = impl.gear_size(**x), x.pop("dtype")
     zeros = torch.zeros(x.pop("kv_heads"), x.pop("tokens"), x.pop("width"), dtype=dtype)
     assert impl.quantizer_bytes(impl.gear_prefill(zeros, zeros, **x)) == said
-
-
-@pytest.mark.spec("HEX-KIVI")
-@given(st.integers(1, 8), st.sampled_from([32, 64]), st.integers(0, 500))
-def test_a_coded_token_weighs_its_bits_and_two_scales_a_group(impl, bits, group, tokens):
-    size = impl.kivi_size(tokens, bits, group, 128)
-    coded = 1024 * (tokens // 128 * 128 + max(0, tokens - 128))
-    assert size.codes + size.scales == 2 * coded * (bits / 16 + 2 / group)
-    assert size.residual == 2 * (2 * 1024 * tokens - coded)
