@@ -159,7 +159,7 @@ def test_with_attention_mass_it_is_a_hex_prefill(impl, stream, config):
 
 
 @st.composite
-def chosen(draw, settings=(None,)):
+def chosen(draw):
     """Inputs of whole blocks with a budget and Gaussian scores, so without ties."""
     batch, tokens = draw(st.sampled_from([(), (2,)])), 4 * draw(st.integers(1, 3))
     shape = (*batch, 2, tokens)
@@ -168,7 +168,6 @@ def chosen(draw, settings=(None,)):
         values=draw(gaussian_tensor(*shape, 4)),
         scored=Scored(draw(gaussian_tensor(*shape)).abs(), draw(booleans(*shape))),
         keep=draw(st.integers(0, tokens)),
-        refinement=draw(st.sampled_from(settings)),
         store=HexConfig(block=4, density=0.0, recent=draw(st.integers(0, 2))),
     )
 

@@ -143,14 +143,6 @@ def test_the_budget_is_the_exact_floor_of_what_is_not_removed(impl):
         assert impl.kept_count(pool, hundredths / 100) == pool * (100 - hundredths) // 100
 
 
-@pytest.mark.spec("HubKV-1", "GraphKV-4.1")
-@given(INPUTS["retain"])
-@example(dict(scores=TIED, protected=None, keep=1, ratio=None, scope="head"))
-def test_counts_are_exact_with_evicted_and_protected_entries_too(impl, x):
-    kept = impl.retain(**x)
-    assert_equal(flatten_pools(kept, x["scope"]).sum(-1), budgets(x).clone())
-
-
 @pytest.mark.spec("HubKV-1")
 @given(INPUTS["retain"])
 def test_protected_entries_are_kept_whatever_their_score(impl, x):

@@ -18,8 +18,6 @@ from spec_tests.graphkv.refine.strategies import graphkv_refine, lengthened
 from spec_tests.inputs import INPUTS
 from spec_tests.strategies import gaussian_tensor, grid, importance
 
-LEAD = ("scores", "keys", "protected", "queries", "values")
-
 # random settings rarely combine so that every one of them matters
 reaching = dict(batch=(2,), exclude_window=False, spare_sources=False)
 focuses = dict(

@@ -16,15 +16,15 @@ pytestmark = pytest.mark.spec("HubKV-KVzip")
 
 
 @st.composite
-def grouped(draw, group, number=gaussian_tensor):
+def grouped(draw, group):
     """Two rows of an odd number of tokens, differently padded; two chunks of three, one sink."""
     kv_heads = 1 if group == 8 else 2
-    keys = draw(number(2, kv_heads, 7, 2))
+    keys = draw(gaussian_tensor(2, kv_heads, 7, 2))
     x = dict(keys=keys, chunk=3, sinks=1, valid=draw(masks((2,), 7)), repeat_valid=None)
     chunks = chunk_count(x)
     x |= dict(
-        queries=tuple(draw(number(2, kv_heads * group, 3, 2)) for _ in range(chunks)),
-        repeat_keys=tuple(draw(number(2, kv_heads, 4, 2)) for _ in range(chunks)),
+        queries=tuple(draw(gaussian_tensor(2, kv_heads * group, 3, 2)) for _ in range(chunks)),
+        repeat_keys=tuple(draw(gaussian_tensor(2, kv_heads, 4, 2)) for _ in range(chunks)),
     )
     if draw(st.booleans()):
         x["repeat_valid"] = tuple(
