@@ -20,8 +20,6 @@ from spec_tests.attention.strategies import (
     without_values,
 )
 
-CACHE = ("keys", "values", "compressed_keys", "compressed_values")
-
 
 @st.composite
 def sizes(draw, causal=st.booleans()):  # noqa: B008
@@ -107,40 +105,6 @@ def test_a_causal_query_sees_up_to_its_own_position_and_no_further(impl, x):
     queries, tokens = weights.shape[-2:]
     seen = torch.ones(queries, tokens, dtype=torch.bool).tril(tokens - queries)
     assert_equal(weights > 0, seen.expand_as(weights).clone())
-
-
-@pytest.mark.spec("HEX-3.1a")
-@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
-def test_half_precision_is_widened_for_the_softmax(impl, half):
-    generator = torch.Generator().manual_seed(0)
-    queries = torch.randn(4, 3, 8, generator=generator).to(half)
-    keys, values = (torch.randn(2, 5, 8, generator=generator).to(half) for _ in range(2))
-    assert impl.attention_weights(queries, keys).dtype == torch.float32
-    wide = dict(queries=queries.float(), keys=keys.float(), scale=None)
-    size = in_logits(wide) * largest(values)
-    expected = impl.attention(wide["queries"], wide["keys"], values.float())
-    assert_close(impl.attention(queries, keys, values), expected, size)
-
-
-@pytest.mark.spec("HEX-3.1a", "HEX-3.1b")
-@given(comparing, st.sampled_from(["queries", *CACHE]), st.sampled_from([torch.float16, None]))
-def test_one_argument_in_float64_suffices(impl, x, name, others):
-    """All is then computed in float64, and only the output has the dtype of the queries."""
-    tensors = ("queries", *CACHE)
-    mixed = {k: v.to(others) if k in tensors and others else v for k, v in x.items()}
-    mixed[name] = mixed[name].double()
-    exact = {k: v.double() if k in tensors else v for k, v in mixed.items()}
-    size = in_logits(exact) * sum(largest(exact[n]) for n in ("values", "compressed_values"))
-    assert_close(impl.attention_error(**mixed), impl.attention_error(**exact), size)
-    assert impl.attention_error(**mixed).dtype == torch.float64
-    mixed, exact = (
-        {k: v for k, v in each.items() if k not in CACHE[2:]} for each in (mixed, exact)
-    )
-    assert impl.attention(**mixed).dtype == mixed["queries"].dtype
-    weights = impl.attention_weights(**without_values(mixed))
-    wide = name in ("queries", "keys")
-    assert weights.dtype == (torch.float64 if wide else torch.float32)
-    assert_close(weights, impl.attention_weights(**without_values(exact)), size)
 
 
 @pytest.mark.spec("HEX-3.1b")

@@ -10,29 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference import GraphSettings, HexConfig, HubSettings, NmsSettings, Scored
-from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.accuracy import assert_equal
 from spec_tests.compress.batch_rows import (
     alone,
     count_entries_per_head,
     entries,
-    kept_mask,
     of_row,
     row_indices_and_starts,
 )
 from spec_tests.compress.strategies import (
     compress,
-    compress_into_hex,
     count_protected_and_real_entries,
 )
 from spec_tests.hex.cache.feed_stream import assert_same_cache
 from spec_tests.hex.cache.strategies import BLOCK, configs, streams
-from spec_tests.inputs import INPUTS
 from spec_tests.refinement.strategies import (
     graph_settings,
-    paddings,
     scored_caches,
-    shape_of_rows,
-    spread,
     unprotected_scores,
 )
 from spec_tests.retain.strategies import flatten_pools
@@ -65,19 +59,6 @@ def padded(draw):
     )
 
 
-@pytest.mark.spec("HubKV-1", "HubKV-13", "GraphKV-4.1")
-@pytest.mark.parametrize(
-    ("select", "compress"),
-    [("select", "compress"), ("hubkv_select", "hubkv_compress"),
-     ("graphkv_select", "graphkv_compress")],
-)  # fmt: skip
-@given(data=st.data())
-def test_what_is_left_is_what_is_marked(impl, select, compress, data):
-    x = data.draw(INPUTS[select])
-    kept = getattr(impl, select)(**x)
-    assert_equal(impl.evict(x["keys"], x["values"], kept), getattr(impl, compress)(**x))
-
-
 @pytest.mark.spec("HubKV-1", "GraphKV-4.1")
 @given(padded())
 def test_a_padded_row_is_compressed_as_it_is_alone(impl, x):
@@ -106,32 +87,6 @@ def test_every_pool_keeps_its_budget_of_real_entries(impl, x):
         exact = [math.floor(left * size) for size in sizes.flatten().tolist()]
         expected = torch.tensor(exact, dtype=torch.int64).view(sizes.shape)
     assert_equal(total, expected.clone())
-
-
-@pytest.mark.spec("HubKV-1", "HubKV-11")
-@given(compress())
-def test_protected_tokens_stay_and_padding_never_does(impl, x):
-    scores, protected = x["scored"]
-    kept = kept_mask(impl.compress(**x), scores.shape)
-    assert (kept | ~protected).all()
-    if x["valid"] is not None:
-        assert not (kept & ~spread(x["valid"], scores.shape, x["scope"])).any()
-
-
-@pytest.mark.spec("HubKV-1")
-@given(compress())
-def test_padding_may_hold_anything(impl, x):
-    scores, protected = x["scored"]
-    if x["valid"] is None:
-        rows = shape_of_rows(scores, x["scope"])
-        x |= dict(valid=torch.ones(*rows, scores.shape[-1], dtype=torch.bool))
-    there = spread(x["valid"], scores.shape, x["scope"])
-    spoilt = x | dict(
-        keys=x["keys"].where(there[..., None], torch.nan),
-        values=x["values"].where(there[..., None], torch.inf),
-        scored=Scored(scores.where(there, -torch.inf), protected | ~there),
-    )
-    assert_equal(impl.compress(**spoilt), impl.compress(**x))
 
 
 @pytest.mark.spec("HubKV-1", "GraphKV-4.1")
@@ -165,16 +120,6 @@ def test_a_graph_compares_the_vectors_of_its_kind(impl, kind, kept):
     assert cache.positions.tolist() == [kept]
 
 
-@pytest.mark.spec("GraphKV-7.2")
-def test_a_banished_token_still_goes_before_padding(impl):
-    keys = torch.ones(1, 1, 6, 2)
-    scored = unprotected_scores(torch.tensor([[[0.0, 0, 1, 2, 3, 4]]]))
-    valid = torch.tensor([[False, False, True, True, True, True]])
-    banished = GraphSettings(count=3, signal="evict")
-    cache = impl.compress(keys, keys, scored, keep=3, valid=valid, refinement=banished)
-    assert cache.positions.tolist() == [[[2, 3, 5]]]
-
-
 @pytest.mark.spec("GraphKV-4.1", "HubKV-1")
 @given(compress())
 def test_nothing_of_the_cache_stays_alive(impl, x):
@@ -184,24 +129,6 @@ def test_nothing_of_the_cache_stays_alive(impl, x):
     bounds = (kept.numel() + 1) * INDEX_BYTES if hasattr(cache, "offsets") else 0
     each = 2 * width * element + INDEX_BYTES
     assert impl.stored_bytes(cache) == int(kept.sum()) * each + bounds
-
-
-@pytest.mark.spec("HubKV-10")
-@given(scored_caches("head", HubSettings(), summed=True, marked=False), st.integers(0, 8))
-def test_the_gate_of_each_row_sees_what_its_own_budget_removes(impl, x, keep):
-    """A row that keeps everything keeps its scores."""
-    keep = min(keep, x["keys"].shape[-2])
-    cache = impl.compress(**x, keep=keep, refinement=HubSettings())
-    for at, start in row_indices_and_starts(x | dict(scope="head")):
-        tokens = x["keys"].shape[-2] - start
-        scores = x["scored"].scores[at][..., start:]
-        ratio = 1 - min(keep, tokens) / max(1, tokens)
-        refined = impl.hubkv_refine(scores, ratio)
-        kept = impl.retain(refined, keep=min(keep, tokens))
-        shape = x["scored"].scores.shape[:-1]
-        found = of_row(entries(cache, shape), shape, at)
-        for entry, mask in zip(found, kept.flatten(0, -2), strict=True):
-            assert (entry[2] - start).tolist() == mask.nonzero()[:, 0].tolist()
 
 
 @pytest.mark.spec("HubKV-13", "HubKV-Obs3")
@@ -219,16 +146,6 @@ def test_a_real_score_below_0_is_refused_unless_it_is_protected_from_suppression
             impl.select(keys, keys, scored, keep=1, refinement=settings, valid=valid)
 
 
-@pytest.mark.spec("HubKV-Obs3")
-def test_a_row_above_its_length_keeps_all_of_it(impl):
-    keys = torch.arange(8.0).view(2, 1, 4, 1)
-    scored = unprotected_scores(torch.ones(2, 1, 4))
-    valid = torch.arange(4) >= torch.tensor([[0], [2]])
-    cache = impl.compress(keys, keys, scored, keep=3, valid=valid, refinement=NmsSettings())
-    assert cache.offsets.tolist() == [0, 3, 5]
-    assert cache.positions.tolist() == [0, 1, 2, 2, 3]
-
-
 @pytest.mark.spec("HEX-3.5a", "HEX-4.1a")
 @given(streams(2 * BLOCK), configs())
 def test_with_attention_mass_it_is_a_hex_prefill(impl, stream, config):
@@ -242,7 +159,7 @@ def test_with_attention_mass_it_is_a_hex_prefill(impl, stream, config):
 
 
 @st.composite
-def chosen(draw, settings=(None,)):
+def chosen(draw):
     """Inputs of whole blocks with a budget and Gaussian scores, so without ties."""
     batch, tokens = draw(st.sampled_from([(), (2,)])), 4 * draw(st.integers(1, 3))
     shape = (*batch, 2, tokens)
@@ -251,7 +168,6 @@ def chosen(draw, settings=(None,)):
         values=draw(gaussian_tensor(*shape, 4)),
         scored=Scored(draw(gaussian_tensor(*shape)).abs(), draw(booleans(*shape))),
         keep=draw(st.integers(0, tokens)),
-        refinement=draw(st.sampled_from(settings)),
         store=HexConfig(block=4, density=0.0, recent=draw(st.integers(0, 2))),
     )
 
@@ -292,21 +208,6 @@ def test_another_refinement_makes_other_heavy_hitters(impl, refinement, expected
     assert cache.blocks[0].dynamic.nonzero()[:, 0].tolist() == expected
 
 
-@pytest.mark.spec("HEX-3.5a")
-@given(compress_into_hex())
-def test_a_cache_holds_the_prompt_its_scores_and_no_more(impl, x):
-    cache, config = impl.compress(**x), x["store"]
-    held = config.recent if config.carry_recent else 0
-    tokens = x["keys"].shape[-2]
-    span = max(0, tokens - held) // config.block * config.block
-    assert sum(block.dynamic.shape[-1] for block in cache.blocks) == span
-    assert cache.residual_keys.shape[-2] == tokens - span
-    assert impl.hex_bytes(cache).total == impl.stored_bytes(cache)
-    mass = x["scored"].scores.sum(-2)
-    assert_close(cache.residual_mass, mass[..., span:].double(), 8.0)
-    assert cache.mass.shape[-1] == (0 if config.mode == "append" else span)
-
-
 @st.composite
 def left_padded(draw):
     """A batch of two rows, the second with blocks of padding before it."""
@@ -341,39 +242,3 @@ def test_padding_of_whole_blocks_changes_nothing_that_is_stored(impl, x, refinem
         assert_equal(together.key_minima[1], block.key_minima)
         for now, then in zip(impl.hex_read(whole), impl.hex_read(alone), strict=True):
             assert_equal(now[1, :, start:], then)
-
-
-@pytest.mark.spec("HEX-3.5a")
-@given(compress_into_hex(), st.data())
-def test_padding_is_never_kept(impl, x, data):
-    if x["valid"] is None:
-        rows = shape_of_rows(x["scored"].scores, x["scope"])
-        x |= dict(valid=data.draw(paddings(*rows, tokens=x["keys"].shape[-2])))
-        x |= dict(store=x["store"]._replace(mode="append"))
-    for block in impl.compress(**x).blocks:
-        real_ones = x["valid"][..., : block.dynamic.shape[-1]]
-        assert not (block.dynamic & ~real_ones).any()
-
-
-@pytest.mark.spec("HEX-3.1c", "HEX-3.5a")
-@given(chosen((None, HubSettings(), NmsSettings(), GraphSettings(1))))
-def test_what_is_chosen_is_read_back_exactly(impl, x):
-    cache = impl.compress(**x)
-    keys, values = impl.hex_read(cache)
-    dynamic = cache.blocks[0].dynamic[..., None, :].expand(keys.shape[:-1])
-    assert_equal(keys[dynamic], x["keys"][dynamic])
-    assert_equal(values[dynamic], x["values"][dynamic])
-    assert keys.shape == x["keys"].shape
-
-
-@pytest.mark.spec("HEX-3.3b")
-def test_normalized_scores_are_divided_by_the_queries_that_saw_the_token(impl):
-    """The last of four tokens was seen by one query: its score 1 exceeds the first one's 3 of 4."""
-    scores = torch.tensor([[3.0, 0.0, 0.0, 1.0]])
-    scored = unprotected_scores(scores)
-    config = HexConfig(block=4, density=0.0, recent=0, heavy=0.25)
-    keys = torch.ones(1, 4, 2)
-    plain = impl.compress(keys, keys, scored, store=config)
-    fair = impl.compress(keys, keys, scored, store=config._replace(normalize=True))
-    assert plain.blocks[0].dynamic.tolist() == [True, False, False, False]
-    assert fair.blocks[0].dynamic.tolist() == [False, False, False, True]

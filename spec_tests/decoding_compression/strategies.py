@@ -87,9 +87,9 @@ def start(draw, **fixed):
 
 
 @st.composite
-def caches(draw, **fixed):
+def caches(draw):
     """A cache after a prompt and some tokens, and all these tokens."""
-    x = draw(start(**fixed))
+    x = draw(start())
     lead, heads = x["scores"].shape[:-2], x["scores"].shape[-2]
     cache = reference.decoding_start(**x)
     tokens = draw(st.sampled_from([2, 4, 0, 3, 1]))
@@ -97,9 +97,9 @@ def caches(draw, **fixed):
 
 
 @st.composite
-def append(draw, **fixed) -> Any:
+def append(draw) -> Any:
     """A cache, its next tokens, and mass for the stored scores or None."""
-    cache = draw(caches(**fixed))
+    cache = draw(caches())
     lead, heads = cache.pending_scores.shape[:-2], cache.pending_scores.shape[-2]
     keys, values, scores = draw(
         streams(cache.config, draw(st.sampled_from([4, 2, 3, 5, 1, 0])), lead, heads)

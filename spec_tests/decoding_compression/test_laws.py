@@ -5,14 +5,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference import DecodingConfig, GraphSettings, HubSettings, NmsSettings, Scored
-from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.compress.batch_rows import row_indices_and_starts
+from reference import DecodingConfig, HubSettings, NmsSettings, Scored
+from spec_tests.accuracy import assert_equal
 from spec_tests.decoding_compression import oracle
-from spec_tests.decoding_compression.strategies import append, caches, configs, part, start, streams
+from spec_tests.decoding_compression.strategies import configs, part, start, streams
 from spec_tests.inputs import INPUTS
-from spec_tests.refinement.strategies import hub_settings, nms_settings, spread, unprotected_scores
-from spec_tests.strategies import gaussian_tensor
+from spec_tests.refinement.strategies import hub_settings, nms_settings
 
 pytestmark = pytest.mark.spec("HubKV-4.3")
 
@@ -45,26 +43,6 @@ def test_it_holds_what_a_list_of_entries_would(impl, data, config, prompt, decod
         for row in range(2):
             for head in range(heads):
                 assert next(found) == [place for place, _ in expected[row][layer, head]]
-
-
-@given(start(), st.integers(0, 5), st.data())
-def test_a_padded_row_goes_on_as_it_does_alone(impl, x, decoded, data):
-    config, shape = x["config"], x["scores"].shape
-    new = data.draw(streams(config, decoded, shape[:-2], shape[-2]))
-    view = impl.decoding_read(impl.decoding_append(impl.decoding_start(**x), *new))
-    for at, begin in row_indices_and_starts(
-        x | dict(scored=unprotected_scores(x["scores"]), scope=config.scope)
-    ):
-        prompt = part([x[name][at] for name in ("keys", "values", "scores")], begin)
-        alone = impl.decoding_append(impl.decoding_start(*prompt, config), *(y[at] for y in new))
-        apart = impl.decoding_read(alone)
-        width = apart.present.shape[-1]
-        here = slice(view.present.shape[-1] - width, None)
-        assert not view.present[at][..., : here.start].any()
-        for now, then in zip(view[:2], apart[:2], strict=True):
-            assert_equal(now[at][..., here, :], then)
-        for now, then in zip(view[2:], apart[2:], strict=True):
-            assert_equal(now[at][..., here], then)
 
 
 @given(start(refinements=plain))
@@ -103,35 +81,6 @@ def test_raw_scores_survive_refinement(impl, x):
             assert score == (known[place] if place >= 0 else 0)
 
 
-@given(append(refinements=st.none()))
-def test_mass_is_added_to_the_scores_of_what_is_held(impl, x):
-    cache, mass = x["cache"], x["mass"]
-    view = impl.decoding_read(cache)
-    if mass is None:
-        mass = torch.ones_like(view.scores)
-    nothing = part([x["keys"], x["values"], x["scores"]], 0, 0)
-    after = impl.decoding_read(impl.decoding_append(cache, *nothing, mass=mass))
-    assert_equal(after._replace(scores=view.scores), view)
-    assert_close(after.scores, (view.scores.double() + mass).where(view.present, 0))
-    spoilt = mass.where(view.present, torch.nan)
-    assert_equal(impl.decoding_append(**x | dict(mass=spoilt)),
-                 impl.decoding_append(**x | dict(mass=mass)))  # fmt: skip
-
-
-@given(caches())
-def test_a_cache_weighs_what_it_holds(impl, cache):
-    """No evicted token takes memory: 4 bytes a number and a score, 8 a position and a count."""
-    new = torch.zeros(*cache.pending_scores.shape[:-1], 1)
-    rows = torch.zeros(*new.shape, cache.pending_keys.shape[-1])
-    after = impl.decoding_append(cache, rows, rows, new)
-    entry = 2 * rows.shape[-1] * 4 + 4
-    pending = after.pending_scores.numel()
-    count = after.scores.numel()
-    bounds = 8 * (new.numel() + 1) if hasattr(after.stored, "offsets") else 0
-    expected = (count + pending) * entry + 8 * count + bounds + 8 * after.seen.numel()
-    assert impl.stored_bytes(after) == expected
-
-
 @pytest.mark.spec("HubKV-10")
 def test_the_gate_sees_all_that_was_removed_of_the_text(impl):
     """Two of 17 tokens stay: λ is (1 - 2/17)², and 0.79 beside the hub 0.8 falls to 0.48.
@@ -163,26 +112,6 @@ def test_neighbours_are_so_in_the_cache_or_in_the_text(impl, settings, in_the_te
     new = torch.tensor([[0.5]])
     cache = impl.decoding_append(cache._replace(config=later), keys[:, :1], keys[:, :1], new)
     assert cache.stored.positions.tolist() == [expected]
-
-
-@given(append(), st.sampled_from([1, 2, 3]))
-def test_tokens_may_come_in_any_chunks(impl, x, size):
-    x["mass"] = None
-    stream, cache = (x["keys"], x["values"], x["scores"]), x["cache"]
-    for low in range(0, x["scores"].shape[-1], size):
-        cache = impl.decoding_append(cache, *part(stream, low, low + size))
-    assert_equal(cache, impl.decoding_append(**x))
-
-
-@given(start(scopes=("head",)))
-def test_below_the_target_nothing_is_lost(impl, x):
-    tokens = x["scores"].shape[-1]
-    x["config"] = x["config"]._replace(target=max(2, tokens))
-    there = torch.ones_like(x["scores"], dtype=torch.bool)
-    if x["valid"] is not None:
-        there = spread(x["valid"], x["scores"].shape, "head")
-    expected = [list(range(int(row.sum()))) for row in there.flatten(0, -2)]
-    assert held(impl, impl.decoding_start(**x)) == expected
 
 
 @pytest.mark.spec("HubKV-11")
@@ -254,38 +183,3 @@ def test_head_weights_decide_what_decoding_keeps_by_default(impl):
         assert impl.decoding_read(cache).present.sum(-1).tolist() == [kept]
         cache = impl.decoding_start(keys, keys, scores, config._replace(scope="head"))
         assert impl.decoding_read(cache).present.sum(-1).tolist() == [[1, 1]]
-
-
-@pytest.mark.spec("GraphKV-4.1")
-def test_the_graph_compares_what_the_cache_still_holds(impl):
-    """Token 0 is evicted before token 8, a copy of token 1, arrives."""
-    keys = torch.eye(9)[None].clone()
-    keys[0, 8] = keys[0, 1]
-    stream = keys, keys, torch.tensor([[0.1, 0.9, 0.8, 0.1, 0.1, 0.1, 0.1, 0.1, 0.85]])
-    config = DecodingConfig(2, 1, "head", sinks=0, recent=0, refinement=GraphSettings(1))
-    cache = impl.decoding_start(*part(stream, 0, 8), config)
-    assert cache.stored.positions.tolist() == [[1, 2]]
-    cache = impl.decoding_append(cache, *part(stream, 8))
-    assert cache.stored.positions.tolist() == [[1, 2]]
-
-
-@pytest.mark.spec("GraphKV-H2O")
-@given(gaussian_tensor(2, 2, 9, 4), st.integers(1, 9), st.integers(1, 3))
-def test_attention_mass_over_prompt_and_decoding_is_that_of_one_pass(impl, x, prompt, step):
-    """H2O: the prompt's mass, then the attention of each new query to the cache and to itself."""
-    queries, keys = x
-
-    config = DecodingConfig(9, 2, "head", sinks=0)
-    early = slice(prompt)
-    scores = impl.h2o_mass(queries[:, early], keys[:, early])
-    cache = impl.decoding_start(keys[:, early], keys[:, early], scores, config)
-    for first in range(prompt, 9, step):
-        new = slice(first, first + step)
-        view = impl.decoding_read(cache)
-        weights = impl.h2o_mass(queries[:, new], torch.cat([view.keys, keys[:, new]], -2))
-        older = view.keys.shape[-2]
-        cache = impl.decoding_append(
-            cache, keys[:, new], keys[:, new], weights[:, older:], weights[:, :older]
-        )
-    once = impl.h2o_mass(queries.double(), keys.double())
-    assert_close(impl.decoding_read(cache).scores, once, 9.0)

@@ -95,19 +95,6 @@ def test_each_head_holds_its_kept_entries_in_position_order(impl, x):
         assert_equal(values, x["values"][head][expected])
 
 
-@pytest.mark.spec("HubKV-1", "GraphKV-4.1")
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
-@given(scores=grid(3, 2, 8), budgets=st.lists(st.integers(0, 8), min_size=3, max_size=3))
-def test_a_layer_budget_leaves_matrices_of_that_many_rows(impl, dtype, scores, budgets):
-    cache = torch.arange(3.0 * 2 * 8).reshape(3, 2, 8, 1).to(dtype)
-    for layer, budget in enumerate(budgets):
-        kept = impl.retain(scores[layer], keep=budget)
-        left = impl.evict(cache[layer], -cache[layer], kept)
-        assert left.keys.shape == left.values.shape == (2, budget, 1)
-        assert left.keys.dtype == dtype
-        assert_equal(left.values, -left.keys)
-
-
 @pytest.mark.spec("GraphKV-4.1")
 @given(even())
 def test_equal_counts_give_a_dense_cache_without_waste(impl, x):
@@ -172,10 +159,3 @@ def test_a_tensor_counts_wherever_an_object_holds_it(impl):
 def test_tensors_without_an_address_are_told_apart(impl):
     tensor, other = torch.zeros(10, 4, device="meta"), torch.zeros(3, device="meta")
     assert impl.stored_bytes([tensor, other, tensor[1:]]) == 160 + 12
-
-
-@pytest.mark.spec("GraphKV-Tab5")
-@given(st.integers(0, 16), st.integers(1, 3), st.sampled_from([torch.float16, torch.float32]))
-def test_a_cache_takes_two_numbers_a_channel_a_head_a_token(impl, tokens, heads, dtype):
-    keys, values = (torch.zeros(heads, tokens, 4, dtype=dtype) for _ in range(2))
-    assert impl.stored_bytes([(keys, values)]) == 2 * tokens * heads * 4 * dtype.itemsize

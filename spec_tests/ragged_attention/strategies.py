@@ -9,11 +9,11 @@ from spec_tests.strategies import Refusal, booleans, gaussian_tensor, grid, long
 
 
 @st.composite
-def attending(draw, causal=st.booleans(), padded=st.booleans()):  # noqa: B008
+def attending(draw):
     """Inputs of up to three heads with 0 to 5 entries, and one, two or eight query heads each."""
     batch, kv_heads = draw(st.sampled_from([(), (1,), (2,), (0,)])), draw(st.integers(0, 3))
     group, width = draw(st.sampled_from([1, 2, 8])), draw(st.integers(1, 4))
-    causal, tokens = draw(causal), draw(st.integers(0, 4))
+    causal, tokens = draw(st.booleans()), draw(st.integers(0, 4))
     count = draw(st.integers(0, tokens if causal else 2))
     heads = torch.Size((*batch, kv_heads)).numel()
     sizes = draw(st.lists(st.integers(0, 5), min_size=heads, max_size=heads))
@@ -27,7 +27,7 @@ def attending(draw, causal=st.booleans(), padded=st.booleans()):  # noqa: B008
         cache=RaggedCache(left, read, torch.arange(sum(sizes)), offsets),
         keys=keys,
         values=values,
-        valid=draw(booleans(*batch, tokens)) if draw(padded) else None,
+        valid=draw(booleans(*batch, tokens)) if draw(st.booleans()) else None,
         causal=causal,
         scale=draw(st.sampled_from([None, None, 0.25, 1.0])),
     )

@@ -65,30 +65,3 @@ def test_a_query_that_sees_nothing_reads_nothing(impl):
     output = impl.ragged_attention(new, cache, new, new, seen, causal=False)
     assert_equal(output, torch.zeros_like(new))
     assert_equal(impl.ragged_attention(new, cache, new, new, seen), new)
-
-
-@pytest.mark.spec("HEX-3.1a", "GraphKV-4.1")
-@given(attending(), st.sampled_from([torch.float16, torch.float64]))
-def test_entries_may_be_stored_in_another_precision_than_new_tokens(impl, x, dtype):
-    keys, values = (part.to(dtype) for part in x["cache"][:2])
-    x["cache"] = x["cache"]._replace(keys=keys, values=values)
-    output = impl.ragged_attention(**x)
-    assert output.dtype == x["queries"].dtype
-    assert_as_accurate(output, whole, x)
-
-
-@pytest.mark.spec("HEX-3.1a", "GraphKV-4.1")
-@given(attending())
-def test_a_head_is_moved_by_no_entry_of_another(impl, x):
-    output = impl.ragged_attention(**x)
-    heads = x["keys"].shape[:-2].numel()
-    for number in range(heads):
-        own = torch.zeros(len(x["cache"].keys), 1, dtype=torch.bool)
-        own[x["cache"].offsets[number] : x["cache"].offsets[number + 1]] = True
-        other = [torch.where(own, part, part + 3) for part in x["cache"][:2]]
-        moved = impl.ragged_attention(
-            **x | dict(cache=x["cache"]._replace(keys=other[0], values=other[1]))
-        )
-        shape = heads, -1, *output.shape[-2:]
-        if output.numel():
-            assert_equal(moved.reshape(shape)[number], output.reshape(shape)[number])

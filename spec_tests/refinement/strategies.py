@@ -207,7 +207,9 @@ bad_scores = [
     Refusal("scored", lambda s: s._replace(scores=NEGATIVE(s.scores)), ValueError, ">= 0"),
     Refusal("scored", lambda s: s._replace(scores=NAN(s.scores)), ValueError, "finite"),
     Refusal("scored", lambda s: s._replace(scores=longer(s.scores)), ValueError, "shape"),
+    Refusal("scored", lambda s: s._replace(scores=s.scores.long()), TypeError, "floating-point"),
     Refusal("scored", lambda s: s._replace(protected=longer(s.protected)), ValueError, "shape"),
+    Refusal("scored", lambda s: s._replace(protected=s.scores), TypeError, "boolean"),
 ]
 bad_others = [
     Refusal("refinement", HubSettings(gamma=1.0), ValueError, "gamma must be in (0, 1)"),

@@ -5,7 +5,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reference import GraphSettings, HubSettings, NmsSettings, Scored
+from reference import GraphSettings, NmsSettings, Scored
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.inputs import INPUTS
 from spec_tests.refinement.strategies import (
@@ -14,17 +14,8 @@ from spec_tests.refinement.strategies import (
     hub_settings,
     nms_settings,
     refinement_inputs,
-    unprotected_scores,
 )
 from spec_tests.strategies import grid
-
-
-@pytest.mark.spec("HubKV-13")
-@given(refinement_inputs(st.none()))
-def test_without_settings_scores_pass_through(impl, x):
-    refined = impl.refine(**x)
-    assert_equal(refined, x["scored"].scores)
-    assert refined.data_ptr() != x["scored"].scores.data_ptr() or not refined.numel()
 
 
 @pytest.mark.spec("HubKV-13")
@@ -92,29 +83,3 @@ def test_the_gate_takes_the_share_removed_unless_told_otherwise(impl, x):
     tokens = x["scored"].scores.shape[-1]
     ratio = 1 - x["keep"] / max(1, tokens)
     assert_equal(impl.refine(**x), impl.refine(**x, ratio=ratio))
-
-
-@pytest.mark.spec("HubKV-13")
-@pytest.mark.parametrize("settings", [HubSettings(), GraphSettings(1), NmsSettings()], ids=str)
-@pytest.mark.parametrize("score", [-0.25, float("nan"), float("inf")])
-@pytest.mark.argument_checks
-def test_every_refinement_refuses_scores_it_cannot_discount(impl, settings, score):
-    scored = unprotected_scores(torch.tensor([[0.5, score]]))
-    with impl.refuses("finite and >= 0"):
-        impl.refine(scored, settings, keep=1, keys=torch.ones(1, 2, 2))
-
-
-@pytest.mark.spec("HubKV-13")
-@pytest.mark.parametrize(
-    ("parts", "error"),
-    [
-        ((torch.ones(1, 3), torch.zeros(1, 2, dtype=torch.bool)), ValueError),
-        ((torch.ones(1, 3), torch.zeros(1, 3)), TypeError),
-        ((torch.ones(1, 3).long(), torch.zeros(1, 3, dtype=torch.bool)), TypeError),
-        ((torch.ones(3), torch.zeros(3, dtype=torch.bool)), ValueError),
-    ],
-)
-@pytest.mark.argument_checks
-def test_parts_that_do_not_fit_each_other_are_refused(impl, parts, error):
-    with impl.refuses("", error):
-        impl.refine(Scored(*parts), keep=1)

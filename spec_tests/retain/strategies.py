@@ -63,9 +63,9 @@ def budgets(draw, needed: Tensor, sizes: Tensor, pool: int, forms=FORMS) -> Any:
 
 
 @st.composite
-def retain(draw, scopes=st.sampled_from([*AXES])):  # noqa: B008
+def retain(draw):
     """Inputs with any scope, any protected tokens, and any form of a budget that holds them."""
-    scope = draw(scopes)
+    scope = draw(st.sampled_from([*AXES]))
     shape = (*draw(st.sampled_from(LEADING[scope])), draw(st.integers(0, 8)))
     scores, protected = draw(scores_to_rank(*shape)), draw(mask_or_none(*shape))
     *pools, size = flatten_pools(scores, scope).shape

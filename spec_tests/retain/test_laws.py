@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.inputs import INPUTS
-from spec_tests.retain.strategies import AXES, flatten_pools, scores_to_rank
+from spec_tests.retain.strategies import AXES, flatten_pools
 from spec_tests.strategies import grid
 
 TIED = torch.tensor([[0.0, 1.0, 0.0], [0.1, 0.1, 0.0]], dtype=torch.float64)
@@ -19,8 +19,6 @@ LAYERS = torch.arange(24.0).view(2, 2, 2, 3)
 """Two layers of two batch rows of two heads."""
 
 every_scope = pytest.mark.parametrize("scope", AXES)
-LAYOUT = {"head": (), "layer": (2,), "model": (2, 1, 2)}
-SOME = (1, 2, 7, 20, 96, 99, 100, 300)
 
 
 def budgets(x):
@@ -139,49 +137,6 @@ def test_long_contexts_are_cut_exactly(impl, scope, dtype):
     assert not nothing.any()
 
 
-@pytest.mark.spec("HubKV-3")
-@pytest.mark.parametrize("keep", range(13))
-def test_equal_scores_over_a_model_go_by_layer_then_head_then_position(impl, keep):
-    kept = impl.retain(torch.zeros(2, 2, 3), keep=keep, scope="model")
-    order = [(layer, head, i) for layer in range(2) for head in range(2) for i in range(3)]
-    assert {*map(tuple, kept.nonzero().tolist())} == {*order[:keep]}
-
-
-@pytest.mark.spec("HubKV-3")
-@given(scores_to_rank(2, 3, 2, 4), st.integers(0, 16))
-def test_each_batch_row_is_a_model_of_its_own(impl, scores, keep):
-    together = impl.retain(scores, keep=keep, scope="model")
-    alone = [impl.retain(scores[:, row], keep=keep, scope="model") for row in range(3)]
-    assert_equal(together, torch.stack(alone, 1))
-
-
-@pytest.mark.spec("HubKV-3")
-@given(scores_to_rank(3, 5), st.integers(0, 5), st.permutations(range(3)))
-def test_heads_may_change_places(impl, scores, keep, order):
-    assert_equal(impl.retain(scores[order], keep=keep), impl.retain(scores, keep=keep)[order])
-
-
-@pytest.mark.spec("HubKV-3")
-@pytest.mark.parametrize(("scope", "axis"), [("layer", -2), ("model", 0), ("model", -2)])
-@given(data=st.data())
-def test_heads_and_layers_may_change_places_where_no_two_scores_tie(impl, scope, axis, data):
-    distinct = torch.tensor(data.draw(st.permutations(range(24)))).float().reshape(3, 2, 4)
-    tied, keep = data.draw(scores_to_rank(3, 2, 4)), data.draw(st.integers(0, 8))
-    order = torch.tensor(data.draw(st.permutations(range(distinct.shape[axis]))))
-    kept, moved = (
-        impl.retain(scores, keep=keep, scope=scope)
-        for scores in (distinct, distinct.index_select(axis, order))
-    )
-    assert_equal(moved, kept.index_select(axis, order))
-    # ties may be decided otherwise, but the kept scores are the same
-    before, after = (
-        flatten_pools(scores.masked_fill(~impl.retain(scores, keep=keep, scope=scope), 9.0), scope)
-        for scores in (tied, tied.index_select(axis, order))
-    )
-    ranked = [scores.flatten().add(0.0).sort().values for scores in (before, after)]
-    assert_equal(*ranked)
-
-
 @pytest.mark.spec("HubKV-1")
 def test_the_budget_is_the_exact_floor_of_what_is_not_removed(impl):
     for pool, hundredths in product(range(301), range(101)):
@@ -189,73 +144,7 @@ def test_the_budget_is_the_exact_floor_of_what_is_not_removed(impl):
 
 
 @pytest.mark.spec("HubKV-1")
-@given(INPUTS["kept_count"])
-def test_at_least_the_ratio_is_removed_and_hardly_more(impl, x):
-    kept = impl.kept_count(**x)
-    assert 0 <= kept <= x["pool"]
-    assert impl.kept_count(x["pool"] + 1, x["ratio"]) - kept in (0, 1)
-
-
-@pytest.mark.argument_checks
-@pytest.mark.spec("HubKV-1")
-@pytest.mark.parametrize("value", [torch.nan, torch.inf], ids=str)
-@pytest.mark.parametrize("name", ["ranking", "retain"])
-def test_what_has_no_place_in_the_order_is_refused(impl, name, value):
-    scores = torch.tensor([0.5, value, 0.25])
-    budget = dict(keep=1) if name == "retain" else {}
-    with impl.refuses("scores"):
-        getattr(impl, name)(scores, **budget)
-
-
-@pytest.mark.spec("HubKV-1")
-@every_scope
-def test_a_ratio_that_cannot_hold_the_protected_entries_is_refused(impl, scope):
-    protected = torch.ones(2, 2, 4, dtype=torch.bool)
-    with impl.refuses("ratio"):
-        impl.retain(torch.zeros(2, 2, 4), protected, ratio=0.25, scope=scope)
-    assert impl.retain(torch.zeros(2, 2, 4), protected, ratio=0.0, scope=scope).all()
-
-
-@pytest.mark.spec("HubKV-1", "GraphKV-4.1")
-@given(INPUTS["retain"])
-@example(dict(scores=TIED, protected=None, keep=1, ratio=None, scope="head"))
-def test_counts_are_exact_with_evicted_and_protected_entries_too(impl, x):
-    kept = impl.retain(**x)
-    assert_equal(flatten_pools(kept, x["scope"]).sum(-1), budgets(x).clone())
-
-
-@pytest.mark.spec("HubKV-1")
 @given(INPUTS["retain"])
 def test_protected_entries_are_kept_whatever_their_score(impl, x):
     shields = shielded(x)
     assert (impl.retain(**x) | ~shields).all()
-
-
-@pytest.mark.spec("HubKV-1")
-@given(INPUTS["retain"], st.sampled_from([-100.0, 0.0, 0.5, 1.0, 100.0]))
-def test_the_scores_of_protected_entries_are_never_read(impl, x, value):
-    shields = shielded(x)
-    replaced = x | dict(scores=x["scores"].masked_fill(shields, value))
-    assert_equal(impl.retain(**replaced), impl.retain(**x))
-
-
-@pytest.mark.slow_interpreted
-@pytest.mark.spec("HubKV-1")
-@every_scope
-def test_every_pool_keeps_exactly_its_budget(impl, scope):
-    """Every N with another ratio, and every ratio with a few N."""
-    cases = [(n, 37 * n % 101) for n in range(301)] + [*product(SOME, range(101))]
-    for tokens, hundredths in cases:
-        scores = (torch.arange(tokens) * 7 % 5 / 4).expand(*LAYOUT[scope], tokens)
-        kept = impl.retain(scores, ratio=hundredths / 100, scope=scope)
-        size = kept.numel()
-        assert int(kept.sum()) == size * (100 - hundredths) // 100, (tokens, hundredths)
-
-
-@pytest.mark.spec("HubKV-1")
-@given(scores_to_rank(2, 3, 5), st.lists(st.integers(0, 5), min_size=6, max_size=6))
-def test_a_tensor_of_budgets_serves_each_head_as_if_alone(impl, scores, keep):
-    budget = torch.tensor(keep).reshape(2, 3)
-    kept = impl.retain(scores, keep=budget)
-    for head in product(range(2), range(3)):
-        assert_equal(kept[head], impl.retain(scores[head], keep=int(budget[head])))

@@ -6,15 +6,14 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 
 from reference import GraphSettings, HexConfig, Scored
 from spec_tests.accuracy import assert_equal
-from spec_tests.compress.batch_rows import count_entries_per_head, entries
+from spec_tests.compress.batch_rows import entries
 from spec_tests.inputs import INPUTS
 from spec_tests.refinement.strategies import DECIDED, GRAPHS, settings_id, unprotected_scores
-from spec_tests.strategies import booleans, generators
+from spec_tests.strategies import generators
 
 LENGTHS = {999: 0, 1000: 1, 1999: 1, 2000: 2, 3999: 3, 5000: 3}
 """Number of neighbours of a source, at most three, by the number of tokens of an input."""
@@ -50,23 +49,6 @@ def test_what_is_kept_ranks_first_by_the_refined_scores(impl, settings):
     assert (last >= refined.where(~kept, -torch.inf).amax(-1)).all()
 
 
-@pytest.mark.spec("GraphKV-4.1")
-@given(INPUTS["graphkv_compress"], st.data())
-def test_what_one_head_protects_its_layer_keeps(impl, x, data):
-    shape = x["scored"].scores.shape
-    protected = data.draw(booleans(*shape))
-    if x["valid"] is not None:
-        protected &= x["valid"][..., None, :]
-    x |= dict(keep=shape[-1], ratio=None, scored=Scored(x["scored"].scores, protected))
-    union = protected.any(-2)
-    most = int(union.sum(-1).max()) if union.numel() else 0
-    x |= dict(keep=most, refinement=x["refinement"]._replace(per_head=False))
-    found = entries(impl.graphkv_compress(**x), shape[:-1])
-    shields = union[..., None, :].expand(shape).flatten(0, -2)
-    for (_, _, positions), shield in zip(found, shields, strict=True):
-        assert set(shield.nonzero()[:, 0].tolist()) <= set(positions.tolist())
-
-
 def twice(x: dict[str, Any]) -> dict[str, Any]:
     """Put two copies of a call along a new first axis."""
     both = {k: v.expand(2, *v.shape) if isinstance(v, Tensor) else v for k, v in x.items()}
@@ -91,22 +73,6 @@ def test_each_layer_and_each_row_of_it_has_a_budget_of_its_own(impl, axes, x, se
         apart = entries(left, shape[axes:-1])
         for now, then in zip(together[number * heads :], apart, strict=False):
             assert_equal(now, then)
-
-
-@pytest.mark.spec("GraphKV-6.1")
-@pytest.mark.parametrize(
-    ("keep", "expected"), [(6, [0, 1, 3, 4, 5, 6]), (7, [0, 1, 3, 4, 5, 6, 7])]
-)
-def test_sources_are_a_share_of_the_kept_tokens(impl, keep, expected):
-    """Tokens 1 and 2 are copies of token 0: a budget of 6 has one source, one of 7 has two."""
-    keys = torch.eye(8)[None].clone()
-    keys[0, 1] = keys[0, 2] = keys[0, 0]
-    scores = torch.tensor([[8.0, 7, 6, 5, 4, 3, 2, 1]])
-    scored = unprotected_scores(scores)
-    settings = GraphSettings(count=2, spare_sources=True, strength=0.75)
-    cache = impl.graphkv_compress(keys, keys, scored, settings, keep=keep, length=2000)
-    assert cache.positions[0].tolist() == expected
-    assert count_entries_per_head(cache, scores.shape[:-1]).tolist() == [keep]
 
 
 @pytest.mark.spec("GraphKV-6.2")
@@ -170,12 +136,3 @@ def assert_neighbours_in_hex(cache):
     for row, (length, evicted) in enumerate(zip(IN_HEX, (2, 1, 0), strict=True)):
         best = cache.blocks[0].dynamic[row, max(IN_HEX) - length :][:4]
         assert best.tolist() == [True, *[False] * evicted, *[True] * (3 - evicted)]
-
-
-@pytest.mark.spec("GraphKV-4.1")
-@pytest.mark.argument_checks
-def test_budgets_of_layers_need_layers(impl):
-    keys = torch.ones(2, 4, 2)
-    scored = unprotected_scores(torch.ones(2, 4))
-    with pytest.raises(ValueError, match="at least 3 axes"):
-        impl.graphkv_compress(keys, keys, scored, GraphSettings(1), keep=torch.tensor([1, 2]))

@@ -14,7 +14,7 @@ from spec_tests.accuracy import (
     assert_rounded_once,
 )
 from spec_tests.graphkv.decay import oracle
-from spec_tests.graphkv.decay.strategies import banish, decay, enhance, strengths
+from spec_tests.graphkv.decay.strategies import banish, decay, enhance
 from spec_tests.graphkv.graph.oracle import algorithm_1, as_float64
 from spec_tests.graphkv.graph.strategies import lattice
 from spec_tests.hubkv.discount.oracle import fractions
@@ -99,19 +99,6 @@ def test_product_and_sequential_never_raise_a_score(impl, x, rounds):
     assert (impl.decay(**x | dict(rounds=rounds)) <= x["scores"]).all()
 
 
-@pytest.mark.spec("GraphKV-4")
-@given(decay(low=0, rules=st.just("sum")))
-def test_sum_never_raises_a_score_in_one_round(impl, x):
-    assert (impl.decay(**x | dict(rounds=1)) <= x["scores"]).all()
-
-
-@pytest.mark.spec("GraphKV-4")
-@given(exact(), strengths)
-def test_strength_scales_the_edges(impl, x, strength):
-    scaled = x | dict(weights=strength * x["weights"], strength=1.0)
-    assert_equal(impl.decay(**x | dict(strength=strength)), impl.decay(**scaled))
-
-
 @pytest.mark.spec("GraphKV-7.2")
 @given(enhance(low=0))
 def test_enhanced_is_at_least_the_score_which_is_at_least_the_decayed(impl, x):
@@ -186,11 +173,3 @@ def test_no_signal_moves_a_score_of_0_but_eviction(impl, x):
     decayed, enhanced, _ = every_signal(impl, x | dict(scores=nothing))
     assert_close(decayed, 0.0)
     assert_close(enhanced, 0.0)
-
-
-@pytest.mark.spec("GraphKV-5", "GraphKV-6.3")
-@given(exact(["product", "sequential"]), st.integers(0, 2), st.integers(0, 2))
-def test_rounds_add_up(impl, x, first, second):
-    halfway = impl.decay(**x | dict(rounds=first))
-    twice = impl.decay(**x | dict(scores=halfway, rounds=second))
-    assert_equal(twice, impl.decay(**x | dict(rounds=first + second)))

@@ -80,13 +80,6 @@ def test_a_scaled_key_has_the_same_edges(impl, x, data):
     assert_as_accurate(scaled, reference.edges, x)
 
 
-@pytest.mark.spec("GraphKV-1")
-@given(nodes(gaussian_tensor))
-def test_a_token_is_its_own_twin(impl, x):
-    own = impl.edges(**x).gather(-1, x["sources"][:, None])
-    assert_close(own, 1.0)
-
-
 @pytest.mark.spec("GraphKV-7.1")
 @given(nodes(), kinds, st.data())
 def test_each_kind_compares_the_vectors_it_names_source_first(impl, x, kind, data):

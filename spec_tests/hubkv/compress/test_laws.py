@@ -11,14 +11,10 @@ from hypothesis import strategies as st
 from reference import HexConfig, HubSettings, Scored
 from spec_tests.accuracy import assert_equal
 from spec_tests.compress.batch_rows import (
-    alone,
     count_entries_per_head,
-    entries,
     kept_mask,
-    of_row,
     row_indices_and_starts,
 )
-from spec_tests.hubkv.compress.strategies import hubkv_compress
 from spec_tests.inputs import INPUTS
 from spec_tests.refinement.strategies import DECIDED, HUBS, settings_id, spread, unprotected_scores
 from spec_tests.strategies import gaussian_tensor
@@ -102,14 +98,6 @@ def test_the_window_gives_way_and_says_so(impl, x):
     assert total.sum() == pools
 
 
-@pytest.mark.spec("HubKV-11")
-def test_sinks_never_give_way(impl):
-    keys = torch.ones(1, 1, 1, 8, 2)
-    scored = unprotected_scores(torch.ones(1, 1, 1, 8))
-    with pytest.raises(ValueError, match="keep must be >= 4 to hold the 4 protected"):
-        impl.hubkv_compress(keys, keys, scored, keep=3, recent=0)
-
-
 @pytest.mark.spec("HubKV-1")
 def test_layers_compete_with_each_other_by_default(impl):
     keys = torch.ones(2, 1, 1, 8, 2)
@@ -133,28 +121,6 @@ def test_in_hex_the_ends_need_no_budget(impl, mode):
     except ValueError as refusal:
         pytest.fail(f"refused: {refusal}")
     assert cache.blocks[0].dynamic.int().tolist() == [[1, 1, 1, 0, 0, 0, 1, 1]]
-
-
-@pytest.mark.spec("HubKV-11")
-@given(hubkv_compress())
-def test_padding_is_no_sink(impl, x):
-    shape = x["scored"].scores.shape
-    whole = entries(impl.hubkv_compress(**x), shape[:-1])
-    for at, start in row_indices_and_starts(x):
-        one = alone(x, at, start)
-        found = entries(impl.hubkv_compress(**one), one["scored"].scores.shape[:-1])
-        together = of_row(whole, shape[:-1], at)
-        for entry, (_, _, positions) in zip(together, found, strict=True):
-            assert_equal(entry[2], positions + start)
-
-
-@pytest.mark.spec("HubKV-11")
-def test_what_the_scorer_protects_stays_and_counts(impl):
-    keys = torch.ones(1, 1, 1, 8, 2)
-    protected = torch.arange(8).view(1, 1, 1, 8) == 3
-    scored = Scored(torch.arange(8.0).view(1, 1, 1, 8) / 8, protected)
-    cache = impl.hubkv_compress(keys, keys, scored, keep=4, sinks=1, recent=1)
-    assert cache.positions.flatten().tolist() == [0, 3, 6, 7]
 
 
 @st.composite

@@ -192,12 +192,3 @@ def test_an_overlap_is_a_share(impl, x):
     assert_at_most(torch.zeros(()), shares)
     assert_at_most(shares, torch.ones(()))
     assert_close(shares[..., x["hub"]], x["weights"][..., x["hub"]].sum(-1) > 0)
-
-
-@pytest.mark.spec("HubKV-Prop2")
-@given(exact_weights())
-def test_every_token_overlaps_itself_fully_unless_it_covers_nothing(impl, weights):
-    for hub in range(len(weights)):
-        shares = impl.overlap(weights, hub)
-        assert_close(shares[hub], float(weights[:, hub].any()))
-        assert_at_most(shares, torch.ones(()))

@@ -96,13 +96,6 @@ def test_lazy_greedy_picks_what_greedy_picks(impl, x):
     assert_equal(impl.lazy_greedy(**x), impl.greedy(**x))
 
 
-@pytest.mark.spec("HubKV-Greedy")
-@given(INPUTS["greedy"])
-def test_a_smaller_budget_is_a_prefix(impl, x):
-    whole = impl.greedy(**{**x, "keep": x["weights"].shape[-1]})
-    assert_equal(impl.greedy(**x), whole[..., : x["keep"]])
-
-
 @pytest.mark.spec("HubKV-Prop4")
 @given(positive_scores(), gammas, st.integers(0, 3))
 def test_the_core_reaches_one_budgetth_of_the_optimum(impl, x, gamma, radius):

@@ -113,13 +113,3 @@ def test_of_2048_tokens_2004_are_content_and_1904_are_left_of_a_density(impl):
     place = torch.arange(2048.0)
     assert_equal(impl.content_series(place), torch.arange(4.0, 2008.0))
     assert_equal(impl.content_series(place, trimmed=100), torch.arange(104.0, 2008.0))
-
-
-@pytest.mark.spec("HubKV-K")
-@given(st.integers(8, 40), st.integers(1, 7))
-def test_a_text_without_its_prefix_has_no_bias_of_the_prefix(impl, tokens, trimmed):
-    """Density alternates between 0 and 1 after a dense prefix; without the prefix R(2) is 1."""
-    density = torch.cat([torch.full((4 + trimmed,), 9.0), torch.arange(2.0 * tokens) % 2])
-    series = impl.content_series(density, trimmed, recent=0)
-    correlation = impl.autocorrelation(series, 2)
-    assert_close(correlation, torch.tensor([1.0, -1.0, 1.0]))

@@ -11,9 +11,13 @@ temperatures = st.sampled_from([0.5, 1.0, 2.0])
 
 
 @st.composite
-def observation_window_inputs(draw, batch=batches):
+def observation_window_inputs(draw):
     """Inputs with grouped heads, any window, and at least as many queries as the window."""
-    batch, width, window = draw(batch), draw(st.integers(1, 3)), draw(st.sampled_from([2, 3, 2, 4]))
+    batch, width, window = (
+        draw(batches),
+        draw(st.integers(1, 3)),
+        draw(st.sampled_from([2, 3, 2, 4])),
+    )
     kv_heads, group, tokens = draw(key_heads), draw(groups), draw(lengths)
     count = draw(st.integers(min(window, tokens), tokens))
     number = draw(signed_numbers)

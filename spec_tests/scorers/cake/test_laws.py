@@ -18,13 +18,13 @@ pytestmark = pytest.mark.spec("GraphKV-CAKE")
 
 
 @st.composite
-def grouped(draw, group, number=gaussian_tensor):
+def grouped(draw, group):
     """Two rows with an odd number of tokens, different padding, and the given groups."""
     tokens, width = draw(st.sampled_from([5, 7])), draw(st.integers(1, 2))
     kv_heads = 1 if group == 8 else 2
     return dict(
-        queries=draw(number(2, kv_heads * group, tokens, width)),
-        keys=draw(number(2, kv_heads, tokens, width)),
+        queries=draw(gaussian_tensor(2, kv_heads * group, tokens, width)),
+        keys=draw(gaussian_tensor(2, kv_heads, tokens, width)),
         window=draw(st.integers(2, 3)),
         valid=draw(masks((2,), tokens)),
     )

@@ -22,16 +22,3 @@ def test_it_is_the_mean_of_the_rotated_vectors(impl, frequencies, start, future,
     each = [oracle.rotated(exact, angles, p) for p in range(start, start + future)]
     expected = torch.tensor(each, dtype=torch.float64).mean(0)
     assert_close(mean.double() @ vector.double(), expected, torch.finfo(torch.float32).eps * 2**52)
-
-
-@given(turns, st.lists(positions, min_size=1, max_size=3), st.integers(1, 8))
-def test_every_row_starts_where_it_ends(impl, frequencies, starts, future):
-    rows = impl.mean_rotation(frequencies, torch.tensor(starts), future)
-    for row, start in zip(rows, starts, strict=True):
-        assert_close(row, impl.mean_rotation(frequencies, start, future).double())
-
-
-def test_by_default_the_next_512_positions_count(impl):
-    frequencies = torch.tensor([2 * torch.pi / 512, 0.0], dtype=torch.float64)
-    mean = impl.mean_rotation(frequencies, 7)
-    assert_close(mean, torch.diag(torch.tensor([0.0, 1.0, 0.0, 1.0])).double(), 512.0)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from reference import QueryStatistics
 from spec_tests.scorers.padding_masks import bad_padding, batches, key_heads, lengths, masks
-from spec_tests.strategies import signed_numbers
+from spec_tests.strategies import Refusal, longer, signed_numbers
 
 
 @st.composite
@@ -51,10 +51,17 @@ CORNERS = dict(query_statistics=[dict(queries=some, sinks=2, valid=None, past=co
 generator = torch.Generator().manual_seed(5)
 queries, keys, values = (torch.randn(2, 6, 2, generator=generator) for _ in range(3))
 valid = torch.arange(6) > 0
-nothing = torch.tensor(0)
+nothing, one = torch.tensor(0), torch.tensor(1)
 moments = QueryStatistics(nothing, nothing, queries[:, 0], torch.eye(2).repeat(2, 1, 1))
 
 
 REFUSALS = dict(
-    query_statistics=(dict(queries=queries, sinks=4, valid=valid, past=moments), [bad_padding]),
+    query_statistics=(
+        dict(queries=queries, sinks=4, valid=valid | True, past=moments._replace(counted=one)),
+        [
+            bad_padding,
+            Refusal("valid", valid, ValueError, "true after a row's first token"),
+            Refusal("past", lambda p: p._replace(mean=longer(p.mean)), ValueError, "past.mean"),
+        ],
+    ),
 )

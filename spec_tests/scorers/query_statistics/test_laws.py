@@ -73,17 +73,3 @@ def test_sinks_and_padding_do_not_count(impl, x):
         assert int(found.skipped[row]) == min(real, x["sinks"])
         other[row, :, : tokens - real + min(real, x["sinks"])] = 64.0
     assert_moments(impl.query_statistics(**x | dict(queries=other)), found)
-
-
-@pytest.mark.parametrize("part", ["mean", "covariance", "counted"])
-def test_a_past_of_another_shape_is_refused(impl, part):
-    past = impl.query_statistics(torch.zeros(2, 5, 3), sinks=0)
-    bad = past._replace(**{part: getattr(past, part)[..., None]})
-    with pytest.raises(ValueError, match=part):
-        impl.query_statistics(torch.zeros(2, 5, 3), past=bad)
-
-
-def test_padding_after_the_first_token_is_refused(impl):
-    past = impl.query_statistics(torch.zeros(2, 5, 3))
-    with pytest.raises(ValueError, match="valid"):
-        impl.query_statistics(torch.zeros(2, 2, 3), valid=torch.tensor([False, True]), past=past)
