@@ -61,8 +61,6 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
 
     is_sliding = False
     supports_early_init = False
-    shares = False
-    """Whether layers without keys of their own can also attend to this one."""
     expands = False
     """Whether it stores latent rows, which are expanded to keys and values."""
 
@@ -70,7 +68,9 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
         super().__init__()
         self.seen = 0
         self.steady = False
-        """Whether the values of a call need no check: `AttendingCache.repeats_last_step`."""
+        """Whether the values of a call need no check: `AttendingCache.continued_positions`."""
+        self.held: Any = None
+        """What the layer stores in place of keys and values, if it does."""
         self.arriving: tuple[Tensor, Tensor] | None = None
         self.hidden: Tensor | None = None
 
@@ -143,7 +143,7 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
 
     def reset(self) -> None:
         """Forget every token."""
-        self.keys = self.values = self.arriving = self.hidden = None
+        self.keys = self.values = self.held = self.arriving = self.hidden = None
         self.is_initialized, self.seen, self.steady = False, 0, False
 
     def __getattr__(self, name: str) -> Any:

@@ -43,14 +43,6 @@ class Softmax(NamedTuple):
         return query if abs(factor - 1) < 1e-6 else query * factor
 
 
-class CallAwareCache:
-    """A cache that receives the inputs of each call of a model: `AttendingCache`."""
-
-    def store_hidden(self, layer: int, hidden: Tensor) -> None:
-        """Store the hidden states at the input of a layer's attention."""
-        raise NotImplementedError
-
-
 class UnsupportedMask:
     """A marker for an attention mask that our layers cannot apply.
 
@@ -184,11 +176,10 @@ def pass_hidden(
     `inputs` is None in a call that runs while `attach` registers the hook; such a call has no
     cache of ours.
     """
-    cache = (inputs or {}).get("past_key_values")
-    if isinstance(cache, CallAwareCache):
+    store = getattr((inputs or {}).get("past_key_values"), "store_hidden", None)
+    if store is not None:  # an `AttendingCache`
         assert inputs is not None
-        assert isinstance(attention.layer_idx, int)
-        cache.store_hidden(attention.layer_idx, given[0] if given else inputs["hidden_states"])
+        store(attention.layer_idx, given[0] if given else inputs["hidden_states"])
 
 
 def attend(

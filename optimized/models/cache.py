@@ -13,7 +13,6 @@ import optimized
 from optimized.models import argument_checks as checks
 from optimized.models.attending_layer import AttendingLayer, LastingLayer, require_batch_size
 from optimized.models.attention import (
-    CallAwareCache,
     UnsupportedMask,
     require_batch_token_mask,
     require_mask_of_all_tokens,
@@ -25,7 +24,7 @@ WITH_TEXT = 4
 """Number of position axes where the first one counts tokens, as models pass them to `generate`."""
 
 
-class AttendingCache(Cache, CallAwareCache):
+class AttendingCache(Cache):
     """A cache of layers that compute their own attention, with its size in bytes.
 
     It records which tokens were padding, the next position of each row, a digest of the ids and
@@ -142,24 +141,21 @@ class AttendingCache(Cache, CallAwareCache):
         for layer in counting:
             if isinstance(layer, AttendingLayer):
                 layer.steady = steady
-        valid, hidden, real = self.seen_valid, [0] * rows, None
+        valid, hidden = self.seen_valid, [0] * rows
         continued = self.continued_positions(mask, positions, new, seen, steady)
+        if continued is None and mask is not None:
+            require_mask_of_all_tokens(mask, rows, seen + count)
+            checks.require_flags(mask, whole=False)
+            valid = mask.to(torch.bool)
+            hidden = self.count_hidden_tail(valid[:, :seen])
+            valid = None if bool(valid.all()) else valid
+        elif valid is not None:
+            valid = torch.cat([valid, valid.new_ones(rows, count)], 1)
+        real = None if valid is None or continued is not None else valid[:, seen:]
+        self.admit(count, real, seen)
         if continued is not None:
-            if valid is not None:
-                valid = torch.cat([valid, valid.new_ones(rows, count)], 1)
-            self.admit(count, None, seen)
             ends, ahead = [end + count for end in self.ends], self.ahead
         else:
-            if mask is not None:
-                require_mask_of_all_tokens(mask, rows, seen + count)
-                checks.require_flags(mask, whole=False)
-                valid = mask.to(torch.bool)
-                hidden = self.count_hidden_tail(valid[:, :seen])
-                valid = None if bool(valid.all()) else valid
-            elif valid is not None:
-                valid = torch.cat([valid, valid.new_ones(rows, count)], 1)
-            real = None if valid is None else valid[:, seen:]
-            self.admit(count, real, seen)
             starts = [end - n for end, n in zip(self.ends, hidden, strict=True)] if seen else []
             flags = new.new_ones(rows, count, dtype=torch.bool) if real is None else real
             continued, ends, ahead = self.new_positions(positions, flags, starts)

@@ -28,7 +28,6 @@ class DecodingLayer(AttendingLayer):
     ) -> None:
         super().__init__()
         self.config, self.scorer, self.gate, self.kv = config, scorer, gate, kv
-        self.held: optimized.DecodingCache | None = None
 
     def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
         """Add the new tokens, return their output, and compress after every interval."""
@@ -77,11 +76,6 @@ class DecodingLayer(AttendingLayer):
             mass, scores = received[..., :held], received[..., held:]
         self.held = self.kv.decoding_append(self.held, keys, values, scores, mass)
         return out
-
-    def reset(self) -> None:
-        """Forget every token."""
-        super().reset()
-        self.held = None
 
 
 class DecodingTransformersCache(AttendingCache):

@@ -137,22 +137,17 @@ class EvictionLayer(AttendingLayer):
         keys, values = self.whole
         heads, held = keys.shape[1], keys.shape[2] - (self.new_tokens if self.evicted else 0)
         if self.old is None:
-            last = torch.zeros(len(keys), heads, held, dtype=torch.bool)
-            last.view(-1)[self.last] = True
-            last = last[rows]
+            places = torch.arange(keys.shape[:2].numel() * held).view(-1, heads, held)[rows]
         else:
-            pools = torch.arange(len(self.old.offsets) - 1).view(-1, heads)[rows].flatten()
-            bounds = self.old.offsets.tolist()
-            spans = [torch.arange(bounds[n], bounds[n + 1]) for n in pools.tolist()]
-            last = torch.zeros(len(self.old.keys), dtype=torch.bool)
-            last[self.last] = True
-            last = last[torch.cat(spans)]
-            places = torch.cat(spans).to(keys.device)
-            offsets = F.pad(self.old.offsets.diff()[pools].cumsum(0), (1, 0))
-            self.old = ragged_without_positions(
-                *map_both(lambda x: x[places], *self.old[:2]), offsets
-            )
-        self.last = last.flatten().nonzero()[:, 0].tolist()
+            lengths = self.old.offsets.diff()
+            spans = torch.arange(len(self.old.keys)).split(lengths.tolist())
+            pools = torch.arange(len(spans)).view(-1, heads)[rows].flatten()
+            places = torch.cat([spans[n] for n in pools.tolist()])
+            there, offsets = places.to(keys.device), F.pad(lengths[pools].cumsum(0), (1, 0))
+            both = map_both(lambda x: x[there], *self.old[:2])
+            self.old = ragged_without_positions(*both, offsets)
+        last = torch.isin(places.flatten(), torch.tensor(self.last, dtype=torch.long))
+        self.last = last.nonzero()[:, 0].tolist()
         self.keys, self.values = map_both(lambda x: x[rows], keys, values)
 
     def reset(self) -> None:

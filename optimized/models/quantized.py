@@ -27,7 +27,6 @@ class RestoringLayer(AttendingLayer):
     def __init__(self, kv: ModuleType) -> None:
         super().__init__()
         self.kv = kv
-        self.held: Any = None
 
     def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
         """Add the new tokens; return the attention output over exact new and restored old ones."""
@@ -87,11 +86,6 @@ class RestoringLayer(AttendingLayer):
     def append(self, query: Tensor, keys: Tensor, values: Tensor) -> None:
         """Store new tokens."""
         raise NotImplementedError
-
-    def reset(self) -> None:
-        """Forget every token."""
-        super().reset()
-        self.held = None
 
 
 class QuantizedLayer(RestoringLayer):

@@ -1,8 +1,7 @@
 """Quantised caches of the entries that eviction keeps: `"snapkv>hex-4"` and the like."""
 
-from itertools import pairwise
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -66,15 +65,6 @@ def restore_tokens(
     return kv.hex_read(held)
 
 
-class Codes(NamedTuple):
-    """The quantised entries of one layer."""
-
-    held: list[Any]
-    """One for all heads together, or one for each head that keeps entries."""
-    offsets: Tensor | None
-    """Where the entries of each head start, if heads are stored one by one."""
-
-
 class QuantizedEvictionLayer(AttendingLayer):
     """One layer: the kept entries of the prompt in codes, and every later token exact.
 
@@ -101,7 +91,8 @@ class QuantizedEvictionLayer(AttendingLayer):
         self.lazy_initialization(*source.whole)
         self.seen = self.seen_before = source.seen
         self.system, self.reading, self.kv = system, reading, kv
-        offsets = None if source.old is None else source.old.offsets
+        self.offsets = None if source.old is None else source.old.offsets
+        """Where the entries of each head start, if heads are stored one by one."""
         keys, values = source.whole if source.old is None else source.old[:2]
         self.empty = keys[..., :0, :].clone(), values[..., :0, :].clone()
         mass = torch.zeros(keys.shape[:-1], device=keys.device)
@@ -109,28 +100,26 @@ class QuantizedEvictionLayer(AttendingLayer):
             mass = scores[0][scores[1]].float().view(keys.shape[:-1])
             mass = kv.shift_scores(mass[None])[0] if bool((mass < 0).any()) else mass
         pools = [(keys, values, mass)]
-        if offsets is not None:
-            spans = [slice(*ends) for ends in pairwise(offsets.tolist())]
-            pools = [
-                (keys[span][None, None], values[span][None, None], mass[span][None, None])
-                for span in spans
-            ]
-        held = [quantize_tokens(system, *x, reading, kv) for x in pools if x[0].numel()]
-        self.codes = Codes(held, offsets)
+        if self.offsets is not None:
+            sizes = self.offsets.diff().tolist()
+            parts = (x[None, None].split(sizes, 2) for x in pools[0])
+            pools = [(key, value, one) for key, value, one in zip(*parts, strict=True)]
+        self.held = [quantize_tokens(system, *x, reading, kv) for x in pools if x[0].numel()]
+        """The codes of all heads together, or of each head that keeps entries."""
 
     def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
         """Add the new tokens; return the attention output over them and the restored entries."""
         self.append_arriving()
         layer = EvictionLayer()
         layer.seen, layer.seen_before, layer.evicted = self.seen, self.seen_before, True
-        parts = [restore_tokens(self.system, x, self.reading, self.kv) for x in self.codes.held]
-        if self.codes.offsets is None:
+        parts = [restore_tokens(self.system, x, self.reading, self.kv) for x in self.held]
+        if self.offsets is None:
             both = zip(parts[0] if parts else self.empty, self.whole, strict=True)
             layer.keys, layer.values = (torch.cat([old.to(new), new], 2) for old, new in both)
         else:
             pools = [(keys[0, 0], values[0, 0]) for keys, values in parts] or [self.empty]
             keys, values = (torch.cat(x).to(self.whole[0]) for x in zip(*pools, strict=True))
-            layer.old = ragged_without_positions(keys, values, self.codes.offsets)
+            layer.old = ragged_without_positions(keys, values, self.offsets)
             layer.keys, layer.values = self.whole
         return layer.attend(query, valid, softmax)
 

@@ -249,7 +249,7 @@ class EvictingReader(Reader):
         if chosen:
             how = self.system, prompt, scores, ratio, self.reading, self.kv, keep
             some = None if len(chosen) == len(valid) else chosen
-            kept[:, chosen] = kept_entries(*how, some)[:, chosen]
+            kept[:, chosen] = kept_entries(*how, some)
         kept[:, [*short]] &= protected[:, [*short]]
         prompt.cache.evict(kept, self.kv)
         return scores, kept

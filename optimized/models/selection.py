@@ -34,7 +34,7 @@ def kept_entries(
         reading: `"letter"` or `"remedied"`.
         kv: `reference` or `optimized`.
         keep: mean number of entries that a head keeps, in place of a ratio.
-        rows: the batch rows to select in; the mask is False in all others.
+        rows: the batch rows to select in, and to return; by default all.
     """
     name, settings = selection_call(system, reading)
     select = getattr(kv, name)
@@ -60,17 +60,11 @@ def kept_entries(
         every = Scored(*map(torch.stack, zip(*scored, strict=True)))
         if prompt.queries:
             settings["queries"] = torch.stack([x[places] for x in prompt.queries.values()])
-        kept = select(torch.stack(keys), torch.stack(values), every, **settings, **budget)
-    else:
-        shared = None if scores.budgets is None else scores.budgets[:, places]
-        chosen = []
-        for index, one in enumerate(sets()):
-            if shared is not None:
-                budget = dict(keep=pool_budgets(shared[index], heads, settings.get("scope")))
-            chosen.append(select(*one, **settings, **budget))
-        kept = torch.stack(chosen)
-    if rows is None:
-        return kept
-    every = kept.new_zeros(kept.shape[0], len(prompt.input_ids), *kept.shape[2:])
-    every[:, rows] = kept
-    return every
+        return select(torch.stack(keys), torch.stack(values), every, **settings, **budget)
+    kept: list[Tensor] = []
+    for index, one in enumerate(sets()):
+        if scores.budgets is not None:
+            shared = scores.budgets[index, places]
+            budget = dict(keep=pool_budgets(shared, heads, settings.get("scope")))
+        kept.append(select(*one, **settings, **budget))
+    return torch.stack(kept)

@@ -4,6 +4,7 @@ The check takes seconds. Other threads may run the model meanwhile; their result
 """
 
 import threading
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import torch
@@ -36,17 +37,6 @@ SHARP = 1e-4
 """Largest allowed difference of two results in single precision, relative to the largest entry.
 In half precision it is `UNITS` times the epsilon of the dtype."""
 UNITS = 16
-
-
-class Found(NamedTuple):
-    """The relative differences of one layer."""
-
-    by_formula: float
-    """Our attention against the model's own, on the same queries, keys and values."""
-    by_module: float
-    """The layer's output with a cache of ours against its own, on the same hidden states."""
-    by_rotation: float
-    """Its queries against projections that are rotated as a whole."""
 
 
 class ModelTraits(NamedTuple):
@@ -84,44 +74,39 @@ def run_self_check(model: PreTrainedModel) -> ModelTraits:
             f"model must attend in `self_attn` of each block, got {named!r} with {len(lost)} whose "
             "attention is elsewhere"
         )
-    own, training = implementation(decoder), model.training
+    own, run = implementation(decoder), Run(decoder, cache)
     name = register_attention(own)
-    decoder.set_attn_implementation(name)
-    run = Run(decoder, cache)
-    hooks: list[Any] = []
-    if training:
-        model.eval()
-    checking = CHECKING.set(compare_attention)
-    for one in modules:
-        wrap_latent_expansion(one)
-    try:
+    with ExitStack() as undo:
+        undo.callback(decoder.set_attn_implementation, own)
+        decoder.set_attn_implementation(name)
+        if model.training:
+            undo.callback(model.train)
+            model.eval()
+        undo.callback(CHECKING.reset, CHECKING.set(compare_attention))
+        for one in modules:
+            undo.callback(unwrap_latent_expansion, one)
+            wrap_latent_expansion(one)
         if (kept := implementation(decoder)) != name:
             raise ValueError(
                 "model must attend through the attention interface of transformers, got "
                 f"{named!r}, which keeps {kept!r}"
             )
-        # The check runs in the model's own precision, even under the caller's autocast.
-        with torch.no_grad(), torch.autocast(input_device(decoder).type, enabled=False):
-            carries = not cache.states or run.carries()
-            hooks += (one.register_forward_hook(run.layer, with_kwargs=True) for one in modules)
-            for call in CALLS:
-                run.call(*call)
-    except (TypeError, AttributeError, RuntimeError, LookupError, ValueError) as error:
-        if str(error).startswith("model must"):
-            raise
-        raise ValueError(
-            f"model must run with caches of this package, got {named!r}, which raises "
-            f"{type(error).__name__}: {error}"
-        ) from error
-    finally:
-        CHECKING.reset(checking)
-        if training:
-            model.train()
-        for hook in hooks:
-            hook.remove()
-        for one in modules:
-            unwrap_latent_expansion(one)
-        decoder.set_attn_implementation(own)
+        try:
+            # The check runs in the model's own precision, even under the caller's autocast.
+            with torch.no_grad(), torch.autocast(input_device(decoder).type, enabled=False):
+                carries = not cache.states or run.carries()
+                for one in modules:
+                    hook = one.register_forward_hook(run.layer, with_kwargs=True)
+                    undo.callback(hook.remove)
+                for call in CALLS:
+                    run.call(*call)
+        except (TypeError, AttributeError, RuntimeError, LookupError, ValueError) as error:
+            if str(error).startswith("model must"):
+                raise
+            raise ValueError(
+                f"model must run with caches of this package, got {named!r}, which raises "
+                f"{type(error).__name__}: {error}"
+            ) from error
     if len(run.found) != len(cache.evictable()) * len(CALLS):
         raise ValueError("model must call the attention of every layer once")
     for keys, values in (layer.whole for layer in cache.evictable()):
@@ -155,7 +140,10 @@ class Run:
         self.places = (self.mask.cumsum(-1) - 1).clamp(min=0)
         self.own = DynamicCache(config=decoder.config)
         self.shared: dict[str, Any] = {}
-        self.found: list[Found] = []
+        self.found: list[tuple[float, float, float]] = []
+        """Three relative differences of each layer and call, on the same inputs: of our attention
+        from the model's own, of the layer's output with a cache of ours from its own, of its
+        queries from projections that are rotated as a whole."""
         self.thread = threading.get_ident()
         self.loose = max(SHARP, UNITS * torch.finfo(decoder.dtype).eps)
 
@@ -205,13 +193,10 @@ class Run:
         again = module.forward(*given, **inputs)[0]
         real = flags[:, self.new]
         hidden = given[0] if given else inputs["hidden_states"]
-        self.found.append(
-            Found(
-                float(output[1]) if isinstance(output[1], Tensor) else torch.inf,
-                relative_difference(again, output[0], real),
-                self.rotation(module, hidden, queries[0].transpose(1, 2), real),
-            )
-        )
+        formula = float(output[1]) if isinstance(output[1], Tensor) else torch.inf
+        moved = relative_difference(again, output[0], real)
+        turned = self.rotation(module, hidden, queries[0].transpose(1, 2), real)
+        self.found.append((formula, moved, turned))
 
     def rotation(self, module: nn.Module, hidden: Tensor, queries: Tensor, real: Tensor) -> float:
         """Return the relative difference of queries from projections rotated as a whole."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import ceil
 from pathlib import Path
 from random import Random
@@ -142,16 +142,11 @@ class Maker:
                 f"{context} tokens: use at least {2 * (context - body + 8)}, or fewer --needles"
             )
         taken, start = self.stretch(start, body + continuation)
-        ends = [0]
-        for piece in taken:
-            ends.append(ends[-1] + len(piece))
         flat = [token for piece in taken for token in piece]
         found, questions, at = list(self.prefix), [], 0
         for index, (fact, line) in enumerate(zip(known, stated, strict=True)):
             wanted = (index + rng.random()) / needles * body
-            place = max(
-                at, min((end for end in ends if end <= body), key=lambda e: abs(e - wanted))
-            )
+            place = max(at, nearest_end(taken, wanted, body))
             found += flat[at:place]
             questions.append(self.question(fact, len(found) / context))
             found, at = found + line, place
@@ -174,6 +169,12 @@ class Maker:
             length = lengths[(index - count) % len(lengths)]
             made.append(self.document(rng, start, length, continuation, needles))
         return sorted(made, key=lambda document: len(document.context))
+
+
+def nearest_end(taken: list[list[int]], wanted: float, most: int) -> int:
+    """Return the end of a piece, in tokens, that is nearest to a place and at most `most`."""
+    ends = accumulate(map(len, taken), initial=0)
+    return min((end for end in ends if end <= most), key=lambda end: abs(end - wanted))
 
 
 def have_overlap(documents: list[Document]) -> bool:

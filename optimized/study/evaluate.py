@@ -119,13 +119,10 @@ class Batch:
             row.kept += int(kept.sum())
             with clock.at("selecting"):
                 self.cache.evict(list(kept), kv=kv)
-            row.nbytes += self.cache.nbytes
-        elif trial.system.store is not None:
-            row.kept += entries
-            row.nbytes += self.quantise(row, clock)
         else:
             row.kept += entries
-            row.nbytes += self.cache.nbytes
+        stores = trial.system.store is not None
+        row.nbytes += self.quantise(row, clock) if stores else self.cache.nbytes
         for stage, seconds in clock.seconds.items():
             row.seconds[stage] = row.seconds.get(stage, 0.0) + seconds
 

@@ -7,7 +7,7 @@ import torch
 from transformers import PreTrainedModel
 
 from optimized.study.compared_systems import systems_named
-from optimized.study.documents import Document, Maker
+from optimized.study.documents import Document, Maker, nearest_end
 from optimized.study.evaluate import Batch
 from optimized.study.measurements import MeasurementSettings, Row, trials
 from optimized.study.metrics import DocumentMetrics
@@ -68,10 +68,7 @@ def document(maker: Maker, tokens: int) -> Document:
         raise ValueError(f"it takes {tokens - body + LEAST} tokens to hide a fact, got {tokens}")
     taken, first = maker.stretch(0, body + 2)
     flat = [token for piece in taken for token in piece]
-    ends = [0]
-    for piece in taken:
-        ends.append(ends[-1] + len(piece))
-    middle = min(ends, key=lambda end: abs(end - body / 2))
+    middle = nearest_end(taken, body / 2, body + 2)
     context = [*maker.prefix, *flat[:middle], *line, *flat[middle:body]]
     question = maker.question(fact, middle / body)
     return Document(context, flat[body:], 1, (question,), (first, first + len(taken)))

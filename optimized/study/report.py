@@ -174,7 +174,7 @@ def pictures(rows: Sequence[dict[str, Any]], figures: dict[str, Any]) -> Iterato
 
 def rows_table(figures: dict[str, Any]) -> str:
     """Return the HTML table of all rows."""
-    names = ["system", *(name for name, _ in table.columns(figures))]
+    names = ["system", *(name for name, *_ in table.columns(figures))]
     head = "".join(f"<th>{name}</th>" for name in names)
     lines, before = [], None
     for row in figures["rows"]:

@@ -208,14 +208,9 @@ def chance(system: System) -> str | None:
     return Random.name if alone else None
 
 
-def whole(system: System) -> str | None:
-    """Return the full cache's name, for a quantiser; otherwise None."""
-    return "full" if system.store is not None else None
-
-
 CLAIMS: dict[str, Callable[[System], str | None]] = {
     "HubKV against its base": lambda system: unrefined(system, "hubkv"),
     "GraphKV against its base": lambda system: unrefined(system, "graphkv"),
-    "Quantised against the full cache": whole,
+    "Quantised against the full cache": lambda system: "full" if system.store else None,
     "Scorers against chance": chance,
 }

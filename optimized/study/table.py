@@ -5,40 +5,30 @@ from typing import Any
 
 from scipy.stats import binomtest
 
-HEADS = (
-    ("ratio", 5),
-    ("kept %", 7),
-    ("bytes %", 8),
-    ("bits/byte", 10),
-    ("change", 8),
-    ("needles", 8),
-    ("ε mean", 8),
-    ("ε worst", 8),
-    ("score", 7),
-    ("select", 7),
+COLUMNS = (
+    ("ratio", 5, "{ratio:g}"),
+    ("kept %", 7, "{kept_percent:.2f}"),
+    ("bytes %", 8, "{stored_percent:.2f}"),
+    ("bits/byte", 10, "{bits_per_byte:.4f}"),
+    ("change", 8, "{bits_change:+.4f}"),
+    ("needles", 8, "{needle_accuracy:.1%}"),
+    ("ε mean", 8, "{deviation_mean:.4f}"),
+    ("ε worst", 8, "{deviation_worst:.3f}"),
+    ("score", 7, "{seconds[scoring]:.2f}"),
+    ("select", 7, "{seconds[selecting]:.2f}"),
 )
+"""The head of each column, its width, and the format of a row's figure."""
 
 
-def columns(figures: dict[str, Any]) -> list[tuple[str, int]]:
-    """Return the heads of the columns, and the columns' widths."""
-    return [head for head in HEADS if head[0] != "needles" or not figures["no_needles"]]
+def columns(figures: dict[str, Any]) -> list[tuple[str, int, str]]:
+    """Return the columns of a run."""
+    return [one for one in COLUMNS if one[0] != "needles" or not figures["no_needles"]]
 
 
 def cells(row: dict[str, Any], figures: dict[str, Any]) -> list[str]:
-    """Return the formatted figures of one row."""
-    share = row["needle_accuracy"]
-    seconds = [f"{value:.2f}" for value in row["seconds"].values()]
-    return [
-        "" if row["ratio"] is None else f"{row['ratio']:g}",
-        f"{row['kept_percent']:.2f}",
-        f"{row['stored_percent']:.2f}",
-        f"{row['bits_per_byte']:.4f}",
-        f"{row['bits_change']:+.4f}",
-        *([] if figures["no_needles"] else [f"{share:.1%}"]),
-        f"{row['deviation_mean']:.4f}",
-        f"{row['deviation_worst']:.3f}",
-        *seconds,
-    ]
+    """Return the formatted figures of one row; the full cache and quantisers have no ratio."""
+    without = "ratio" if row["ratio"] is None else None
+    return ["" if name == without else form.format(**row) for name, _, form in columns(figures)]
 
 
 def notes(figures: dict[str, Any]) -> Iterator[str]:
@@ -68,8 +58,8 @@ def notes(figures: dict[str, Any]) -> Iterator[str]:
     remedied = dict.fromkeys(remedy for row in figures["rows"] for remedy in row["readings"])
     if remedied:
         yield f"Corrections in use, by their errata: {', '.join(remedied)}."
-    compared = [row["entries_differing"] for row in figures["rows"] if not row["refused"]]
-    compared = [count for count in compared if count is not None]
+    counts = [row.get("entries_differing") for row in figures["rows"]]
+    compared = [count for count in counts if count is not None]
     if compared:
         yield f"Entries that `optimized` keeps and `reference` does not: {sum(compared)} in all."
 
@@ -78,14 +68,14 @@ def table(figures: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of the table, then its notes."""
     rows, heads = figures["rows"], columns(figures)
     width = max(len(row["system"]) for row in rows) + 1
-    yield " " * width + "".join(f"{name:>{size + 1}}" for name, size in heads)
+    yield " " * width + "".join(f"{name:>{size + 1}}" for name, size, _ in heads)
     for row in rows:
         if row["refused"] is not None:
             ratio = "" if row["ratio"] is None else f" at {row['ratio']:g}"
             yield f"{row['system']:<{width}} refused{ratio}: {row['refused']}"
             continue
         laid_out = zip(cells(row, figures), heads, strict=True)
-        line = "".join(f"{text:>{size + 1}}" for text, (_, size) in laid_out)
+        line = "".join(f"{text:>{size + 1}}" for text, (_, size, _) in laid_out)
         yield f"{row['system']:<{width}}{line}"
     yield ""
     yield from notes(figures)

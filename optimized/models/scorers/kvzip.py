@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 import optimized
 from optimized import Scored
@@ -126,7 +127,7 @@ class KVzip(Scorer):
         It is padded on the right. Left padding would come directly after the context, and fill the
         window of a sliding-window layer.
         """
-        rows = []
+        rows: list[Tensor] = []
         for row, count in enumerate(lengths(prompt).tolist()):
             start = self.sinks + index * self.chunk
             text = prompt.input_ids[row, prompt.input_ids.shape[1] - count :]
@@ -134,13 +135,8 @@ class KVzip(Scorer):
             asking = self.asking
             asking = asking(index, chunk) if callable(asking) else asking
             rows.append(torch.cat([torch.as_tensor(asking).to(chunk), chunk]))
-        longest = max(len(row) for row in rows)
-        ids = prompt.input_ids.new_zeros(len(rows), longest)
-        there = torch.zeros_like(ids, dtype=torch.bool)
-        for row, repeat in enumerate(rows):
-            ids[row, : len(repeat)] = repeat
-            there[row, : len(repeat)] = True
-        return ids, there
+        there = [torch.ones_like(row, dtype=torch.bool) for row in rows]
+        return pad_sequence(rows, batch_first=True), pad_sequence(there, batch_first=True)
 
     def scored(self, read: PromptLayer) -> Scored:
         """Return the scores of one layer's tokens, with both ends protected."""

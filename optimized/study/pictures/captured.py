@@ -67,33 +67,24 @@ def capture(
         raise ValueError(f"documents must have a content of at least 16 tokens, got {tokens}")
     rows = [Trial(system_named(name), 0.75) for name in ("kvzip", "snapkv")]
     panel = PromptScorers(model, tokens, rows, settings._replace(kv=optimized, other=None))
-    queries: list[Tensor] = []
-    keys: list[Tensor] = []
-    values: list[Tensor] = []
+    held: list[list[Tensor]] = []
     density: list[Tensor] = []
 
     def watch(step: Step) -> None:
         mass = mean_received_attention(step.queries[:, :, inner], step.keys[:, :, : inner.stop])
         density.append(mass[..., inner].cpu())
         if step.layer in layers:
-            queries.append(step.queries[:HELD].float().cpu())
-            keys.append(step.keys[:HELD].float().cpu())
-            values.append(step.values[:HELD].float().cpu())
+            parts = step.queries, step.keys, step.values
+            held.append([part[:HELD].float().cpu() for part in parts])
 
     with torch.inference_mode():
         prompt = prefill(model, ids, watch=[*panel.watchers(), watch])
         zip_scores, snap_scores = (panel.scores(prompt, row, optimized)[0].scored for row in rows)
     mean = torch.stack([one.scores.float().mean(1).cpu() for one in zip_scores]).mean(0)
     observed = torch.stack([snap_scores[layer].scores[:HELD].float().cpu() for layer in layers])
-    return Captured(
-        layers,
-        torch.stack(queries),
-        torch.stack(keys),
-        torch.stack(values),
-        observed,
-        optimized.content_series(mean, sinks=SINKS),
-        torch.stack(density),
-    )
+    queries, keys, values = map(torch.stack, zip(*held, strict=True))
+    content = optimized.content_series(mean, sinks=SINKS)
+    return Captured(layers, queries, keys, values, observed, content, torch.stack(density))
 
 
 def longest_documents(documents: Sequence[Document]) -> list[Document]:

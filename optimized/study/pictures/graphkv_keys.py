@@ -165,8 +165,7 @@ def likeness(canvas: Figure, found: dict[str, Any], shown: Likeness) -> None:
     for axes, matrix, text in parts:
         image(axes, matrix, ALIKE, -1.0, 1.0)
         title(axes, text)
-        axes.set_xticks([])
-        axes.set_yticks([])
+        axes.set(xticks=[], yticks=[])
     canvas.colorbar(
         ScalarMappable(Normalize(-1, 1), ALIKE),
         ax=[every, before, after],
@@ -202,8 +201,7 @@ def planes(canvas: Figure, _: dict[str, Any], shown: Plane) -> None:
         kept = chosen.numpy()
         axes.scatter(*places[kept].T, c=colours[kept], s=34, **(how | {"linewidths": 0.6}), ec=INK)
         title(axes, f"T = {rounds}")
-        axes.set_xticks([])
-        axes.set_yticks([])
+        axes.set(xticks=[], yticks=[])
     canvas.colorbar(
         ScalarMappable(Normalize(0, 1), SCORE),
         ax=list(panels),

@@ -61,16 +61,12 @@ def deviation(values: Float[Tensor, "samples points"]) -> Float[Tensor, " points
     return values.std(0) if len(values) > 1 else torch.zeros_like(values[0])
 
 
-def mean(values: list[float]) -> float:
-    """Return the mean."""
-    return sum(values) / len(values)
-
-
 def caption(found: dict[str, Any]) -> str:
     """Return the caption of the three observations."""
     gain, covered = found["gain"], found["coverage"]
     picks, one = len(gain["top"]), found["autocorrelation"][1]
-    early, late = mean(gain["top"][:FIRST]), mean(gain["top"][FIRST:])
+    parts = gain["top"][:FIRST], gain["top"][FIRST:]
+    early, late = (sum(part) / len(part) for part in parts)
     top, nms, random = (covered[name][-1] for name in ("top", "nms", "random"))
     drops = late < early and top < 0.9 * random
     return (

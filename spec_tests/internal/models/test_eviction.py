@@ -124,7 +124,7 @@ def test_the_scores_of_what_is_left_select_the_heavy_hitters_of_hex():
         store = reference.hex_preset("HEX-4")
         held = reference.compress(left.keys, left.values, scored, store=store)
         assert isinstance(held, reference.HexCache)
-        assert_equal(layer.codes.held[0].blocks[0].dynamic, held.blocks[0].dynamic)
+        assert_equal(layer.held[0].blocks[0].dynamic, held.blocks[0].dynamic)
 
 
 @every_store
