@@ -1,6 +1,5 @@
 """The figures that the command measures."""
 
-import sys
 from inspect import signature
 from itertools import pairwise, product
 from math import log
@@ -22,7 +21,6 @@ from optimized.models.prefill import prefill
 from optimized.models.scorer import Scores
 from optimized.models.scorers import SCORERS
 from optimized.models.selection import kept_entries
-from optimized.models.self_check import ModelTraits
 from optimized.models.systems import REFINEMENTS, refinement_settings, system_named
 from optimized.readings import READINGS
 from optimized.study import evaluate
@@ -275,11 +273,7 @@ def test_figures_have_their_schema(command, monkeypatch):
     assert [row["system"] for row in figures["rows"]][1:] == list(PAIR[1:4])
     assert figures["documents"]["lengths"] == [64, 96, 128]
     assert all(row["seconds"]["selecting"] > 0 for row in figures["rows"][1:])
-    (verdict,) = [one for one in figures["verdicts"] if one["system"] == "snapkv+graphkv"]
-    assert figures["tests"] == {"count": 2, "documents": 7}
-    assert verdict["bits"][1:] == verdict["needles"][1:] == [None, None]  # of three documents
-    assert verdict["signs"] == "??"
-    assert "no verdict, too few documents" in verdict["words"]
+    assert {one["signs"] for one in figures["verdicts"]} == {"??"}  # of three documents
 
 
 def test_the_default_compares_what_the_papers_do(command):
@@ -287,18 +281,6 @@ def test_the_default_compares_what_the_papers_do(command):
     found = [row["system"] for row in rows]
     assert found == [name for name in DEFAULT if not name.startswith("fastkvzip")]
     assert not any(row["refused"] for row in rows)
-
-
-def test_a_scorer_that_does_not_take_the_model_is_refused_by_itself(command, monkeypatch):
-    monkeypatch.setattr(
-        sys.modules["optimized.models.attach"],
-        "run_self_check",
-        lambda _: ModelTraits(rotates=False, carries=True, layers=2),
-    )
-    rows = command.figures("--systems", "expected_attention", "knorm", "--ratios", "0.5")["rows"]
-    full, refused, taken = (row["refused"] for row in rows)
-    assert full is taken is None
-    assert "for expected_attention, got 'llama', which does not" in refused
 
 
 def test_chance_differs_between_batches_of_one_length(command, monkeypatch):

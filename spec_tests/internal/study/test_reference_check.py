@@ -1,8 +1,6 @@
 """The check at the start of the command: `optimized` must agree with `reference`."""
 
-import re
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +10,6 @@ import torch
 
 import optimized
 import reference
-from optimized import list_backends
 from optimized.study import reference_check
 
 WARNING = "python -m optimized: warning: optimized.{0} no longer computes reference.{0}"
@@ -45,16 +42,6 @@ def test_a_changed_rule_is_named_and_the_run_goes_on(
     figures = checked_command.figures("--systems", "knorm", "--ratios", "0.5")
     assert warned(capsys.readouterr().err) == [WARNING.format(name) for name in named]
     assert len(figures["rows"]) == 2
-
-
-def test_every_function_of_the_command_is_checked_that_has_a_text_of_its_own():
-    home = Path(optimized.__file__).parent
-    files = [*home.glob("study/**/*.py"), *home.glob("models/scorers/*.py")]
-    files += [home / f"models/{name}.py" for name in ("selection", "quantized_eviction")]
-    text = "".join(file.read_text() for file in files)
-    called = set(re.findall(r"\b(?:kv|optimized)\.(\w+)\(", text)) & {*reference.__all__}
-    own = {name for name, body, _ in list_backends.lines() if "(no loop)" not in body}
-    assert called & own <= reference_check.sample_calls().keys()
 
 
 @pytest.mark.parametrize("part", range(5))
