@@ -158,5 +158,6 @@ def test_kvzip_asks_in_words_where_it_is_given_a_tokenizer():
         "\n\nRepeat the previous context exactly. w3",
         f"\n\nRepeat the part of the previous context exactly, starting with `{start}`. w3",
     ]
+    assert any(layer.old is not None for layer in asked.evictable())  # of the whole model
     with pytest.raises(AssertionError):
         assert_equal(*([(x.whole, x.old) for x in cache.evictable()] for cache in (silent, asked)))

@@ -81,7 +81,7 @@ def test_layers_share_the_budget_as_the_specification_says(exact):
     ]
     expected = reference.cake_budgets(torch.stack(wishes), KEEP, mask.sum(-1), 6, exact=exact)
     assert_equal(scorer.finish(prompt, KEEP).budgets, expected)
-    how = dict(window=6, beta=2, exact=exact)
+    how: dict[str, Any] = dict(window=6, beta=2, exact=exact)
     scorer = models.scorer("pyramidkv", model, **how)
     prompt = models.prefill(model, ids, mask, watch=[scorer.watch])
     expected = reference.pyramidkv_budgets(18, 2, mask.sum(-1), **how)

@@ -103,11 +103,6 @@ def test_bits_and_answers_are_those_of_a_model_that_reads_all_at_once(command_mo
             assert judge.found() == [[not wrong]]
 
 
-def test_a_ratio_is_measured_once(command):
-    rows = command.figures("--systems", "random", "--ratios", "0.5", "0.25", "0.50")["rows"]
-    assert [row["ratio"] for row in rows] == [None, 0.5, 0.25]
-
-
 def test_a_model_of_layers_of_several_kinds_is_measured(tmp_path):
     layers = dict(layer_types=["conv", "full_attention"])
     one = CommandRunner(save_random_model(tmp_path / "model", "lfm2", **layers), tmp_path)

@@ -30,11 +30,6 @@ def test_the_run_begins_with_the_answers_of_four_caches(command, capsys):
     assert "another model may know the value and not answer it" in before  # its weights are random
 
 
-def test_without_the_answer_the_run_begins_with_the_table(command, capsys):
-    command.figures("--systems", "full")
-    assert capsys.readouterr().out.split()[0] == "ratio"
-
-
 def test_a_system_that_the_model_does_not_take_is_refused_in_its_line(
     tmp_path, capsys, monkeypatch
 ):
@@ -75,6 +70,3 @@ def test_elsewhere_there_is_a_line_now_and_then(monkeypatch, capsys, quiet, coun
             shown.step(name)
     said = capsys.readouterr().err.splitlines()
     assert len(said) == count  # none at the end, when the table comes
-    if said:
-        assert said[0].startswith(" 25% done, 00:00 so far, about 00:0")
-        assert said[1].endswith("left; last snapkv")
