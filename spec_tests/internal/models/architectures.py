@@ -24,7 +24,7 @@ from optimized.models.eviction_cache import EvictionLayer
 from optimized.models.layer import WindowLayer
 from spec_tests.index import ROOT
 from spec_tests.internal.models.oracle import Turn, VisibleEntries, logits_of_turns
-from spec_tests.internal.models.random_model import logits_after, with_random_weights
+from spec_tests.internal.models.random_model import LINEAR, logits_after, with_random_weights
 
 TABLE, PAGE = Path(__file__).with_suffix(".json"), ROOT / "docs" / "models.md"
 TOKENS, QUESTION, PADDING, NEW, VOCABULARY, WINDOW = 40, 4, 7, 8, 61, 7
@@ -43,7 +43,7 @@ SYSTEMS = {
 }
 LABELS = {"h2o": "eviction while decoding"}
 """Labels of systems on the page, where the name alone would be misleading."""
-NOT_RUN = "not run"
+NOT_RUN, RIGHT = "not run", "**right**"
 BEGIN, END = "<!-- architectures -->", "<!-- end of architectures -->"
 EVERY = "every system"
 """Key in the table of a model that is refused when it is attached."""
@@ -77,12 +77,6 @@ USUAL = {
 TURNS = ["sliding_attention", "full_attention"] * 2
 STATES = ["linear_attention", "full_attention"] * 2
 MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 32, "mamba_d_state": 16}
-LINEAR = {
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 2,
-    "linear_key_head_dim": 8,
-    "linear_value_head_dim": 8,
-}
 LATENT = {
     "num_key_value_heads": 4,
     "head_dim": 8,
@@ -94,17 +88,7 @@ LATENT = {
 }
 INDEXED = {"index_topk": 16, "index_head_dim": 16, "index_n_heads": 2}
 ENDS = {"bos_token_id": 1, "eos_token_id": VOCABULARY - 1}
-HALF = {
-    "decoder_start_token_id": 1,
-    "forced_eos_token_id": None,
-    "d_model": 32,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2,
-    "encoder_ffn_dim": 48,
-    "decoder_ffn_dim": 48,
-}
+HALF = dict.fromkeys(("encoder_layers", "decoder_layers", "decoder_attention_heads"), 2)
 KV_SHARED = {
     "num_kv_shared_layers": 2,
     "layer_types": TURNS,
@@ -167,7 +151,7 @@ TOLD = {
         "decoder_config": BYTES | {"hidden_size_global": 64},
     },
     "fuyu": {"text_config": {"model_type": "persimmon"} | TEXT, "patch_size": 4},
-    "codegen": {"n_embd": 128, "n_layer": 2, "n_head": 4, "rotary_dim": 16},
+    "codegen": {"rotary_dim": 16},
     "cohere_compass_text": {
         "layer_types": TURNS,
         "rope_parameters": {
@@ -175,8 +159,6 @@ TOLD = {
             for k in ("full_attention", "sliding_attention")
         },
     },
-    "cpmant": {"hidden_size": 32, "dim_head": 8, "dim_ff": 32},
-    "ctrl": {"n_embd": 32, "n_layer": 2, "n_head": 2, "dff": 32},
     "cwm": ENDS,
     "dbrx": {
         "d_model": 128,
@@ -215,7 +197,7 @@ TOLD = {
     },
     "git": {"vision_config": SIGHT},
     "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
-    "gptj": {"n_embd": 128, "n_layer": 2, "n_head": 4, "rotary_dim": 16},
+    "gptj": {"rotary_dim": 16},
     "granitemoehybrid": MAMBA | {"layer_types": STATES, "shared_intermediate_size": 32},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "use_mamba_kernels": False},
     "kimi_linear": LATENT | {"layer_types": STATES, "linear_head_dim": 8, "linear_num_heads": 2},
@@ -237,23 +219,9 @@ TOLD = {
         "ssm_state_size": 16,
         "moe_shared_expert_intermediate_size": 16,
     },
-    "prophetnet": {
-        "num_encoder_layers": 2,
-        "num_decoder_layers": 2,
-        "encoder_ffn_dim": 48,
-        "decoder_ffn_dim": 48,
-        "num_encoder_attention_heads": 2,
-        "num_decoder_attention_heads": 2,
-        "hidden_size": 32,
-    },
+    "prophetnet": {"num_encoder_layers": 2, "num_decoder_layers": 2},
     "qwen4_exp_text": QWEN4,
-    "reformer": {
-        "axial_pos_embds_dim": [32, 32],
-        "hidden_size": 64,
-        "axial_pos_shape": [16, 16],
-        "num_attention_heads": 2,
-        "attention_head_size": 32,
-    },
+    "reformer": {"axial_pos_embds_dim": [32, 32], "hidden_size": 64},
     "xlnet": {"d_head": 32},
     "got_ocr2": {"text_config": {"model_type": "qwen2"} | TEXT, "vision_config": SIGHT},
     "gemma3": {
@@ -477,27 +445,26 @@ def reason(sentence: str) -> str:
     return next(said for part, said in REASONS.items() if part in sentence)
 
 
+def summary(verdict: dict[str, str]) -> str:
+    """Return what the page says of an architecture."""
+    if not verdict:
+        return RIGHT
+    if NOT_RUN in verdict:
+        return f"not run: {verdict[NOT_RUN]}"
+    why = "; ".join(sorted({reason(sentence) for sentence in verdict.values()}))
+    but = [LABELS.get(name, name) for name in verdict if BEHIND not in name]
+    if EVERY in verdict or len(but) == len(verdict) == len(SYSTEMS):
+        return why
+    but += ["a question behind the prompt"] if len(but) < len(verdict) else []
+    return f"{RIGHT} but for {', '.join(but)}: {why}"
+
+
 def page_section(known: dict) -> str:
     """Return the generated section of the page."""
-    verdicts, groups = known["verdicts"], {}
-    refused = {kind: one[EVERY] for kind, one in verdicts.items() if EVERY in one}
-    for kind, sentence in refused.items():
-        groups.setdefault(reason(sentence), []).append(kind)
-    left = {kind: one[NOT_RUN] for kind, one in verdicts.items() if NOT_RUN in one}
-    for kind, why in left.items():
-        groups.setdefault(f"not run: {why}", []).append(kind)
-    rest = {kind: one for kind, one in verdicts.items() if kind not in refused | left}
-    for kind, one in rest.items():
-        some = sorted({reason(sentence) for sentence in one.values()})
-        if len(one) == len(SYSTEMS) and not any(BEHIND in name for name in one):
-            groups.setdefault("; ".join(some), []).append(kind)
-        elif one:
-            but = [LABELS.get(str(name), str(name)) for name in one if BEHIND not in name]
-            but += ["a question behind the prompt"] if len(but) < len(one) else []
-            why = f"**right** but for {', '.join(but)}: {'; '.join(some)}"
-            groups.setdefault(why, []).append(kind)
-    right = [kind for kind, one in rest.items() if not one]
-    rows = [("**right**", right), *sorted(groups.items(), key=lambda one: -len(one[1]))]
+    groups: dict[str, list[str]] = {RIGHT: []}
+    for kind, verdict in known["verdicts"].items():
+        groups.setdefault(summary(verdict), []).append(kind)
+    rows = sorted(groups.items(), key=lambda row: (row[0] != RIGHT, -len(row[1])))
     said = "\n".join(
         f"| {why} | {len(kinds)} | {', '.join(f'`{one}`' for one in sorted(kinds))} |"
         for why, kinds in rows

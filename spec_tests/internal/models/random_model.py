@@ -65,17 +65,6 @@ ARCHITECTURES = QUICK | {
         "max_window_layers": 1,
     },
     "qwen3_5_text": {"head_dim": 8, **LINEAR},
-    "bamba": {"attn_layer_indices": [1], "mamba_n_heads": 4, "mamba_d_head": 16},
-    "falcon_h1": {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_ssm": 64},
-    "kimi_linear": LATENT
-    | {
-        "layer_types": ["linear_attention", "full_attention"],
-        "linear_head_dim": 8,
-        "linear_num_heads": 2,
-        "n_routed_experts": 4,
-        "moe_intermediate_size": 16,
-        **MOE,
-    },
 }
 thorough = settings.get_current_profile_name() == "thorough"
 ASKED = tuple(ARCHITECTURES if thorough else QUICK)

@@ -3,7 +3,6 @@
 import pytest
 
 from spec_tests.internal.models.architectures import (
-    EVERY,
     KINDS,
     PAGE,
     build,
@@ -45,10 +44,3 @@ def test_the_page_says_what_the_table_has():
 def test_a_configuration_that_lists_no_layers_is_refused():
     with pytest.raises(ValueError, match=r"of its layers caches, got 'blt': .*num_hidden"):
         models.attach(build("blt"))
-
-
-@pytest.mark.parametrize(
-    ("kind", "lifts"), [("mistral windowed", True), ("moshi", False), ("recurrent_gemma", False)]
-)
-def test_a_window_is_said_to_be_lifted_where_that_can_be(kind, lifts):
-    assert ("sliding_window=None" in load_verdicts()["verdicts"][kind][EVERY]) == lifts

@@ -148,13 +148,5 @@ def test_what_cannot_be_meant_is_refused():
     ):
         pass
     assert "generate" not in vars(model)
-    for given, system, how, says in (
-        (model, "snapkv", dict(ratoi=1), "did you mean 'ratio'"),
-        (model, "snapkv", dict(compression_ratio=1), "is `rat"),
-        (model, "snapkw", dict(ratio=0.5), "'snapkw'"),
-        (model, "snapkv", {}, "'snapkv'"),
-        ("name", "snapkv", {}, "got 'name'"),
-    ):
-        within = models.compressing(given, system, **how)
-        with pytest.raises((ValueError, TypeError), match=says):
-            within.__enter__()
+    with pytest.raises(TypeError, match="did you mean 'ratio'"):
+        models.compressing(model, "snapkv", ratoi=1).__enter__()

@@ -48,14 +48,6 @@ def test_half_of_the_entries_are_half_of_the_bytes(scope, padded):
     assert_equal(again, [(layer.whole, layer.old) for layer in cache.evictable()])
 
 
-@pytest.mark.parametrize("how", [{}, {"valid": read()[0].valid}], ids=["known", "told"])
-@pytest.mark.parametrize("kv", [reference, optimized], ids=["reference", "optimized"])
-def test_a_compressor_keeps_its_own_default_scope_and_leaves_padding_out(kv, how):
-    how = dict(ratio=0.5, sinks=1, recent=1, **how)
-    expected = compressed(optimized.hubkv_compress, True, **how, scope="model")
-    assert_equal(compressed(kv.hubkv_compress, True, **how), expected)
-
-
 def test_budgets_are_what_each_head_of_a_row_keeps():
     budgets, graph = torch.tensor([[9, 9], [3, 3]]), optimized.GraphSettings(4)
     layers = compressed(optimized.compress, padded=False, budgets=budgets)

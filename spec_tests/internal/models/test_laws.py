@@ -336,15 +336,6 @@ def test_rows_that_are_taken_go_on_as_though_they_had_been_read(kind, case, padd
     assert_equal(generate(attached(kind), ids, mask, taken), expected)
 
 
-@of(WHOLE, EVICTING)
-def test_several_sequences_of_a_prompt_come_from_one_cache(kind, case, padded):
-    ids, mask = batch(padded, 3)
-    cache, how = read(kind, case, ids[:, :LENGTH], mask[:, :LENGTH]), dict(do_sample=True, top_k=1)
-    single = generate(attached(kind), ids, mask, deepcopy(cache))
-    out = generate(attached(kind), ids, mask, cache, num_return_sequences=3, **how)
-    assert_equal(out, single.repeat_interleave(3, 0))
-
-
 @functools.cache
 def half_precision():
     """Return a model whose weights have eight bits."""

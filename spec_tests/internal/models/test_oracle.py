@@ -13,19 +13,16 @@ from torch.nn.functional import pad
 import optimized
 from spec_tests.internal.models.oracle import Turn, VisibleEntries, assert_logits
 from spec_tests.internal.models.random_model import (
-    ARCHITECTURES,
     ASKED,
     KEYED,
     TOKENS,
     attached_model,
     count_keyed_layers,
     cross,
-    every_architecture,
     full_attention_layers,
     key_heads,
     models,
     prompts,
-    stock_model,
 )
 
 # The end of each call after the prompt: token by token, or questions; whether a row is padded. No
@@ -121,17 +118,6 @@ def assert_what_is_stored_is_seen(kind: str, story: str, cache, past: Callable) 
     return tuple(turns)
 
 
-@every_architecture
-@pytest.mark.parametrize("padded", [False, True])
-def test_the_oracle_that_sees_everything_is_the_unmodified_model(kind, padded):
-    ids, mask = prompts()
-    mask = mask if padded else torch.ones_like(mask)
-    positions = (mask.cumsum(-1) - 1).clamp(min=0)
-    with torch.no_grad():
-        out = stock_model(kind)(input_ids=ids, attention_mask=mask, position_ids=positions)
-    assert_logits(out.logits[mask.bool()], kind, ids, mask)
-
-
 @pytest.mark.parametrize(("kind", "story", "ragged"), cross(ASKED, [*STORIES], [False, True]))
 def test_what_survives_an_eviction_is_attended_to_and_nothing_else(kind, story, ragged):
     stops, ids, mask = batch_of(story)
@@ -140,16 +126,6 @@ def test_what_survives_an_eviction_is_attended_to_and_nothing_else(kind, story, 
     kept = random_sets(kind, mask, ragged)
     prompt.cache.evict(kept)
     assert (prompt.cache.evictable()[0].old is not None) == ragged
-    actual = logits_of_calls(attached_model(kind), prompt.cache, TOKENS, stops, ids, mask)
-    assert_logits(actual, kind, ids, mask, actual.shape[1], turns_after_eviction(kind, kept, stops))
-
-
-@pytest.mark.parametrize("kind", [kind for kind in ARCHITECTURES if kind not in ASKED])
-def test_of_every_architecture_a_padded_row_attends_to_what_survives(kind):
-    stops, ids, mask = batch_of("padded")
-    prompt = models.prefill(attached_model(kind), ids[:, :TOKENS], mask[:, :TOKENS])
-    kept = random_sets(kind, mask, ragged=True)
-    prompt.cache.evict(kept)
     actual = logits_of_calls(attached_model(kind), prompt.cache, TOKENS, stops, ids, mask)
     assert_logits(actual, kind, ids, mask, actual.shape[1], turns_after_eviction(kind, kept, stops))
 

@@ -1,12 +1,16 @@
-"""Overhead of an import and of a decode step."""
+"""Overhead of an import and of a decode step, and memory that selecting entries needs."""
 
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
+import optimized
+from optimized.bench.model_memory import most_alive
+from optimized.models.systems import selection_call, system_named
 from spec_tests.internal.models.random_model import attached_model, models, prompts
 
 WAITING = {"item", "tolist", "__bool__", "__int__", "__float__", "nonzero"}
@@ -52,3 +56,29 @@ def test_what_is_no_number_is_refused_where_heads_differ():
     hidden = torch.full((len(ids), 1, model.config.hidden_size), torch.nan)
     with pytest.raises(ValueError, match=r"queries must be finite, got nan"):
         model(inputs_embeds=hidden, past_key_values=cache, use_cache=True)
+
+
+@pytest.mark.parametrize("scope", ["head", "layer"])
+@pytest.mark.parametrize("reading", ["letter", "remedied"])
+def test_a_graph_needs_less_than_twice_the_entries_that_it_chooses_from(reading, scope):
+    drawn = torch.Generator().manual_seed(0)
+    keys, values = torch.randn(2, 1, 4, 8192, 64, generator=drawn)
+    scores = torch.rand(1, 4, 8192, generator=drawn)
+    scored = optimized.Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
+    name, settings = selection_call(system_named(f"snapkv+graphkv@{scope}"), reading)
+    select = partial(getattr(optimized, name), keys, values, scored, **settings, ratio=0.75)
+    kept, peak = most_alive(select)
+    assert int(kept.sum()) == kept.numel() // 4
+    assert peak < 2 * (keys.nbytes + values.nbytes)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("per_head", [False, True], ids=["layer", "head"])
+@pytest.mark.parametrize("tokens", [4096, 16384])
+def test_a_graph_of_few_heads_needs_at_most_twice_the_entries(tokens, per_head, dtype):
+    drawn = torch.Generator().manual_seed(0)
+    keys = torch.randn(1, 2, tokens, 64, generator=drawn).to(dtype)
+    scores = torch.rand(1, 2, tokens, generator=drawn)
+    graph = dict(keep=tokens // 16, count=16, per_head=per_head)
+    _, peak = most_alive(partial(optimized.graphkv_refine, scores, keys, **graph))
+    assert peak <= 2 * (2 * keys.nbytes)

@@ -7,8 +7,6 @@ import torch
 
 import optimized
 import reference
-from optimized.models import SCORERS
-from optimized.models.scorer import Scorer
 from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.internal.models.random_model import (
     PADDING,
@@ -99,15 +97,6 @@ def test_padding_scores_0_and_is_not_protected(name):
 
 
 @every_scorer
-def test_scoring_leaves_the_cache_as_it_was(name):
-    _, prompt = score_prompts(name, "llama")
-    untouched = models.prefill(attached_model("llama"), *prompts()).cache
-    assert prompt.cache.get_seq_length() == TOKENS
-    for mine, other in zip(prompt.cache.evictable(), untouched.evictable(), strict=True):
-        assert_equal(mine.whole, other.whole)
-
-
-@every_scorer
 @pytest.mark.parametrize("chunk", [None, 7])
 def test_a_scorer_knows_nothing_of_the_prompt_before(name, chunk):
     model, (ids, _) = attached_model("llama"), prompts()
@@ -115,49 +104,6 @@ def test_a_scorer_knows_nothing_of_the_prompt_before(name, chunk):
     used.finish(models.prefill(model, ids.flip(1), watch=[used.watch]), KEEP)
     prompt = models.prefill(model, ids, chunk=chunk, watch=[used.watch, new.watch])
     assert_equal(used.finish(prompt, KEEP), new.finish(prompt, KEEP))
-
-
-def pieces(step, size: int):
-    """Yield the steps of a prompt in chunks, cut from one step of the whole prompt."""
-    for start in range(0, TOKENS, size):
-        stop = min(TOKENS, start + size)
-        yield step._replace(
-            queries=step.queries[:, :, start:stop],
-            keys=step.keys[:, :, :stop],
-            values=step.values[:, :, :stop],
-            valid=step.valid[:, :stop],
-            hidden=step.hidden[:, start:stop],
-        )
-
-
-def snapkv_scores(queries, keys, valid):
-    """Return SnapKV's scores."""
-    return reference.snapkv(queries, keys, 6, 3, valid=valid).scores
-
-
-def cake_scores(queries, keys, valid):
-    """Return CAKE's scores."""
-    return reference.cake(queries, keys, 6, valid=valid).scores
-
-
-snapkv_scores.__name__, cake_scores.__name__ = "snapkv", "cake"
-
-
-@pytest.mark.parametrize(
-    ("name", "spec"),
-    [("h2o", reference.h2o_mass), ("snapkv", snapkv_scores), ("cake", cake_scores)],
-    ids=["h2o", "snapkv", "cake"],
-)
-def test_what_was_watched_in_chunks_scores_as_the_specification_says(name, spec):
-    steps = []
-    prompt = models.prefill(attached_model("llama"), *prompts(), watch=[steps.append])
-    scorer = models.scorer(name, attached_model("llama"), **SETTINGS[name])
-    for step in steps:
-        for piece in pieces(step, 5):
-            scorer.watch(piece)
-    for step, one in zip(steps, scorer.finish(prompt, KEEP).scored, strict=True):
-        inputs = dict(queries=step.queries, keys=step.keys, valid=step.valid)
-        assert_as_accurate(one.scores, spec, inputs)
 
 
 @pytest.mark.parametrize("kind", ["qk", "qq"])
@@ -254,43 +200,3 @@ def test_the_first_and_the_last_tokens_are_held_while_decoding():
             first, last = places[present].sort().values.tensor_split([4])
             assert first.tolist() == [0, 1, 2, 3]
             assert last.tolist() == [*range(TOKENS + 9 - len(last), TOKENS + 9)]
-
-
-class Counting(Scorer):
-    """Scores a token by how many tokens were read when its chunk ended."""
-
-    name = "counting"
-
-    def remember(self, step, past):
-        """Append the number of tokens so far, once for each token of the chunk."""
-        counts = torch.full(step.queries.shape[2:3], float(step.keys.shape[2]))
-        return counts if past is None else torch.cat([past, counts])
-
-    def scored(self, read):
-        """Return the counts, the same for every head."""
-        scores = self.memory[read.layer].expand(read.keys.shape[:-1])
-        return optimized.Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
-
-
-@pytest.mark.parametrize("chunk", [None, 5, 1])
-def test_what_a_scorer_returns_is_there_at_the_next_chunk_and_forgotten_at_the_next_prompt(chunk):
-    ids, mask = prompts()
-    scorer = Counting(attached_model("llama"), optimized)
-    for _ in range(2):
-        prompt = models.prefill(
-            attached_model("llama"), ids, mask, chunk=chunk, watch=[scorer.watch]
-        )
-        (first, *_) = scorer.finish(prompt, 9).scored
-        size = chunk or TOKENS
-        ends = (torch.arange(TOKENS) // size * size + size).clamp(max=TOKENS).float()
-        assert_equal(first.scores, ends.expand(first.scores.shape).clone())
-
-
-def test_a_scorer_that_remembers_refuses_another_prompt_and_serves_compressed(monkeypatch):
-    monkeypatch.setitem(SCORERS, Counting.name, Counting)
-    ids, mask = prompts()
-    model = attached_model("llama")
-    with pytest.raises(ValueError, match="prompt must be one that counting watched"):
-        models.scorer("counting", model).finish(models.prefill(model, ids, mask), 9)
-    cache = models.compressed(model, "counting", ids[-1:], ratio=0.5)
-    assert [layer.keys.shape[2] for layer in cache.evictable()] == [TOKENS // 2] * 2

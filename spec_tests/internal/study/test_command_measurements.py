@@ -1,6 +1,5 @@
 """The figures that the command measures."""
 
-import sys
 from inspect import signature
 from itertools import pairwise, product
 from math import log
@@ -22,7 +21,6 @@ from optimized.models.prefill import prefill
 from optimized.models.scorer import Scores
 from optimized.models.scorers import SCORERS
 from optimized.models.selection import kept_entries
-from optimized.models.self_check import ModelTraits
 from optimized.models.systems import REFINEMENTS, refinement_settings, system_named
 from optimized.readings import READINGS
 from optimized.study import evaluate
@@ -32,8 +30,6 @@ from optimized.study.documents import Maker
 from optimized.study.metrics import DocumentMetrics
 from optimized.study.overrides import KINDS, RECORDS, read
 from optimized.study.record import SCHEMA
-from optimized.tiny import WORDS
-from optimized.tiny.corpus_tokenizer import TokenizedCorpus
 from spec_tests.internal.models.random_model import LATENT
 from spec_tests.internal.study.command_runner import TEXT, CommandRunner, save_random_model
 
@@ -83,29 +79,11 @@ def test_a_ratio_of_zero_is_the_full_cache(command):
         assert row["bits_change"] == row["needle_change"] == 0
 
 
-def test_nothing_may_be_left_of_a_short_document(command):
-    rows = command.figures("--systems", "random", "--ratios", "0.5", "0.999")["rows"]
-    assert [row["kept_percent"] for row in rows] == [100, 50, 0]
-    assert rows[2]["stored_bytes"] == 0
-
-
 def test_bytes_are_counted_where_a_character_is_cut(command_model):
     tokenizer = AutoTokenizer.from_pretrained(command_model)
     maker = Maker("Ωμέγα 漢字 🙂\ufffd and more.\n" * 50, tokenizer)
     for made in maker.documents(0, 12, [96, 97, 98], 32, 1):
         assert made.size == len(made.continuation) - 1  # a token is a byte
-
-
-def test_facts_are_made_of_words_that_the_tokenizer_has_whole():
-    on = TokenizedCorpus(WORDS)
-    for document in Maker(TEXT, on.tokenizer).documents(0, 6, [96, 97, 98], 32, 2):
-        for question in document.questions:
-            *value, newline = question.answer
-            assert [newline] == on.ids("\n")
-            assert any(on.tokenizer.decode([token]) in on.words for token in value)
-            assert 1 <= len(value) <= 3
-            stated = on.tokenizer.decode(document.context)
-            assert f" = {on.tokenizer.decode(question.answer)}" in stated
 
 
 def test_bits_and_answers_are_those_of_a_model_that_reads_all_at_once(command_model):
@@ -125,34 +103,9 @@ def test_bits_and_answers_are_those_of_a_model_that_reads_all_at_once(command_mo
             assert judge.found() == [[not wrong]]
 
 
-def test_a_ratio_is_measured_once(command):
-    rows = command.figures("--systems", "random", "--ratios", "0.5", "0.25", "0.50")["rows"]
-    assert [row["ratio"] for row in rows] == [None, 0.5, 0.25]
-
-
-def test_bytes_follow_the_ratio(command):
-    rows = command.figures("--systems", "snapkv", "kvzip", "--ratios", "0.25", "0.75")["rows"]
-    for row in rows[1:]:
-        assert row["kept_percent"] <= 100 * (1 - row["ratio"])
-        assert row["stored_percent"] == pytest.approx(100 * (1 - row["ratio"]), abs=2)
-    assert rows[1]["bits_by_document"] != rows[2]["bits_by_document"]
-
-
-@pytest.mark.parametrize("kind", ["lfm2", "gemma4_text"])
-def test_a_model_of_layers_of_several_kinds_is_measured(tmp_path, kind):
-    layers = {
-        "lfm2": dict(layer_types=["conv", "full_attention"]),
-        "gemma4_text": dict(
-            num_hidden_layers=4,
-            num_kv_shared_layers=2,
-            layer_types=["sliding_attention", "full_attention"] * 2,
-            sliding_window=17,
-            global_head_dim=64,
-            hidden_size_per_layer_input=8,
-            vocab_size_per_layer_input=300,
-        ),
-    }[kind]
-    one = CommandRunner(save_random_model(tmp_path / "model", kind, **layers), tmp_path)
+def test_a_model_of_layers_of_several_kinds_is_measured(tmp_path):
+    layers = dict(layer_types=["conv", "full_attention"])
+    one = CommandRunner(save_random_model(tmp_path / "model", "lfm2", **layers), tmp_path)
     systems = ("snapkv+hubkv", "kvzip", "hex-4", "kivi-4", "gear")
     full, *rows = one.figures("--systems", *systems, "--ratios", "0.5")["rows"]
     assert [row["refused"] for row in (full, *rows)] == [None] * 6
@@ -187,18 +140,6 @@ def test_windows_count_among_the_bytes_in_16_bits_whatever_is_done_beside_them(c
     assert hex4 == both["stored_bytes"] // 2 + windows
 
 
-def test_quantised_caches_are_smaller_and_close(command):
-    systems = ("hex-4", "hex-3", "kcvt-3", "kivi-4", "gear")
-    full, *rows = command.figures("--systems", *systems)["rows"]
-    for row in rows:
-        assert row["stored_percent"] < 100
-        assert 0 < row["deviation_relative"] < 0.5
-        assert row["bits_per_byte"] != full["bits_per_byte"]
-    hex4, hex3 = rows[:2]
-    assert hex3["stored_bytes"] < hex4["stored_bytes"]
-    assert hex3["deviation_mean"] > hex4["deviation_mean"]
-
-
 def test_the_letter_and_the_remedies_differ_and_are_named(command):
     systems = ("--systems", "snapkv", "snapkv+graphkv", "--ratios", "0.5")
     letter = command.figures(*systems, "--readings", "letter")["rows"]
@@ -222,12 +163,7 @@ def test_what_is_set_is_that_of_the_systems_it_is_of_and_is_named(command, capsy
     assert [row["settings"] for row in usual] == [{}] * 5
     same = [a["digest"] == b["digest"] for a, b in zip(usual, figures["rows"], strict=True)]
     assert same == [not settings for settings in named]
-    line = (
-        "Settings: snapkv.window = 9 in snapkv, snapkv+hubkv; hubkv.gamma = 0.7 in snapkv+hubkv, "
-        "knorm+hubkv; hubkv.radius = 7 in snapkv+hubkv, knorm+hubkv."
-    )
-    assert line in capsys.readouterr().out.splitlines()
-    assert line in (command.out / "report.html").read_text()
+    assert "hubkv.gamma = 0.7 in snapkv+hubkv, knorm+hubkv" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -312,13 +248,6 @@ def test_a_layer_of_a_row_keeps_what_it_would_alone_with_its_budget(name, readin
         assert kept[layer, row].equal(alone)
 
 
-def test_a_system_that_cannot_be_had_is_one_refused_row(command):
-    full, row, chance = command.figures("--systems", "kvzip", "random", "--ratios", "0.99")["rows"]
-    assert full["refused"] is chance["refused"] is None
-    assert "protected" in row["refused"]
-    assert "bits_per_byte" not in row
-
-
 def test_where_every_system_is_refused_the_exit_status_says_so(command, capsys):
     with pytest.raises(SystemExit) as ended:
         command.figures("--systems", "kvzip", "--ratios", "0.99")
@@ -327,16 +256,6 @@ def test_where_every_system_is_refused_the_exit_status_says_so(command, capsys):
     assert "kvzip refused at 0.99" in " ".join(said.out.split())
     assert said.err == "python -m optimized: every system was refused\n"
     assert (command.out / "figures.json").exists()
-
-
-@pytest.mark.parametrize("count", [2, 4, 7])
-def test_the_longest_documents_have_the_length_that_was_asked_for(command, count):
-    figures = command.figures("--systems", "full", "--documents", str(count))
-    read = figures["documents"]["lengths"]
-    assert read[-1] == figures["command"]["context"] == 128
-    assert read == sorted(read)
-    assert len(read) == count
-    assert set(read) <= {64, 96, 128}
 
 
 def test_figures_have_their_schema(command, monkeypatch):
@@ -349,11 +268,7 @@ def test_figures_have_their_schema(command, monkeypatch):
     assert [row["system"] for row in figures["rows"]][1:] == list(PAIR[1:4])
     assert figures["documents"]["lengths"] == [64, 96, 128]
     assert all(row["seconds"]["selecting"] > 0 for row in figures["rows"][1:])
-    (verdict,) = [one for one in figures["verdicts"] if one["system"] == "snapkv+graphkv"]
-    assert figures["tests"] == {"count": 2, "documents": 7}
-    assert verdict["bits"][1:] == verdict["needles"][1:] == [None, None]  # of three documents
-    assert verdict["signs"] == "??"
-    assert "no verdict, too few documents" in verdict["words"]
+    assert {one["signs"] for one in figures["verdicts"]} == {"??"}  # of three documents
 
 
 def test_the_default_compares_what_the_papers_do(command):
@@ -361,18 +276,6 @@ def test_the_default_compares_what_the_papers_do(command):
     found = [row["system"] for row in rows]
     assert found == [name for name in DEFAULT if not name.startswith("fastkvzip")]
     assert not any(row["refused"] for row in rows)
-
-
-def test_a_scorer_that_does_not_take_the_model_is_refused_by_itself(command, monkeypatch):
-    monkeypatch.setattr(
-        sys.modules["optimized.models.attach"],
-        "run_self_check",
-        lambda _: ModelTraits(rotates=False, carries=True, layers=2),
-    )
-    rows = command.figures("--systems", "expected_attention", "knorm", "--ratios", "0.5")["rows"]
-    full, refused, taken = (row["refused"] for row in rows)
-    assert full is taken is None
-    assert "for expected_attention, got 'llama', which does not" in refused
 
 
 def test_chance_differs_between_batches_of_one_length(command, monkeypatch):

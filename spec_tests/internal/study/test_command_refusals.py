@@ -15,9 +15,8 @@ pytest.importorskip("transformers")
 
 from optimized.study import command as job
 from optimized.study import evaluate
+from spec_tests.index import ROOT
 from spec_tests.internal.study.command_runner import main
-
-ROOT = Path(__file__).parent.parent.parent.parent
 
 
 @pytest.fixture
@@ -47,20 +46,15 @@ TEXT = "--text must be a file of UTF-8 text, got "
         ("--model {}/damaged", MODEL),
         ("--model {}/misconfigured", MODEL),
         ("--systems snapkv zip", "system must be a known name, got 'zip'"),
-        ("--systems kvzip+zip", "system must be a known name, got 'kvzip+zip'"),
-        ("--systems cake@model", "system must be a known name, got 'cake@model'"),
-        ("--systems kivi-4+hubkv", "system must be a known name, got 'kivi-4+hubkv'"),
         ("--systems snapkv>gear", "since the command measures one of them, got 'snapkv>gear'"),
         ("--model {}/gated", "gate.safetensors must hold a gate for each of 2 layers"),
         ("--systems fastkvzip", "--systems must include a system without gates"),
-        ("--device nowhere", "--device must be usable here, got 'nowhere'"),
         ("--device cuda:99", "--device must be usable here, got 'cuda:99'"),
         ("--text nowhere.txt", TEXT + "nowhere.txt"),
         ("--text {}/bytes", TEXT),
         ("--text {}/short.txt", "the text must have at least"),
         ("--context 500", "--context must leave room for 16 tokens among the model's 512"),
         ("--context 40", "--context must leave room for 1 facts"),
-        ("--needles 200000", "room for 200000 facts"),
         ("--json no/folder/x.json", "--json must be in a folder that exists"),
         ("--json {0}/x --out {0}/x", "--json must not be the folder of the report"),
         ("--json {}/taken", "--json must not exist, got "),
@@ -91,16 +85,12 @@ def test_a_number_out_of_range_is_refused(command, capsys, option, value):
     ("given", "said"),
     [
         ("hubkv.gamma", "--set must be NAME.SETTING=VALUE, such as hubkv.gamma=0.7"),
-        ("gamma=0.7", "--set must be NAME.SETTING=VALUE, such as hubkv.gamma=0.7"),
         ("hubk.gamma=0.7", "snapkv, streaming_llm, got 'hubk': did you mean 'hubkv'?"),
         ("random.seed=3", "--set NAME must be one of hubkv, graphkv, nms, hex, cake,"),
         ("hubkv.gama=0.7", "power, epsilon, got 'gama': did you mean 'gamma'?"),
         ("kvzip.prompt=1", "--set kvzip.SETTING must be one of chunk, sinks, recent, got 'prompt'"),
         ("hubkv.gamma=1", "--set hubkv.gamma must be a number in (0, 1), got '1'"),
-        ("hubkv.gamma=", "--set hubkv.gamma must be a number in (0, 1), got ''"),
-        ("hubkv.tau=nan", "--set hubkv.tau must be a number, finite and >= 0, got 'nan'"),
         ("hubkv.maximum=0.1", "--set hubkv.maximum must be >= minimum, which is 0.8, got 0.1"),
-        ("nms.radius=1.5", "--set nms.radius must be an integer >= 0, got '1.5'"),
         ("hex.mode=ful", "must be 'append', 'full' or 'oracle', got 'ful': did you mean 'full'?"),
         ("graphkv.clamp=yes", "--set graphkv.clamp must be True or False, got 'yes'"),
         ("snapkv.kernel=4", "--set snapkv.kernel must be an integer >= 1, odd, got '4'"),

@@ -25,8 +25,6 @@ from optimized.study.compared_systems import everything
 from optimized.study.measurements import Row, Trial
 from optimized.study.pictures.drawing import INK, PAGE
 from optimized.study.record import needles_unusable_reason
-from optimized.study.report import verdict_table_row
-from optimized.study.significance import fewest
 from spec_tests.internal.study.command_runner import main
 
 VOID = ("meta", "link", "br", "img")
@@ -70,28 +68,6 @@ def test_the_copy_of_the_figures_can_be_on_another_disk(command, monkeypatch, tm
     (tmp_path / "disk").mkdir()
     command.figures("--systems", "full", "--json", str(tmp_path / "disk" / "copy.json"))
     assert [one.name for one in (tmp_path / "disk").iterdir()] == ["copy.json"]
-
-
-def test_two_runs_at_once_get_a_report_and_a_file_each(command, capsys, monkeypatch, tmp_path):
-    out, copy, measured = tmp_path / "out", tmp_path / "copy.v1.json", job.measure
-    both = ("--out", str(out), "--json", str(copy))
-
-    def meanwhile(given):
-        monkeypatch.setattr(job, "measure", measured)
-        main(command.arguments("--systems", "full", "random", *both))
-        return measured(given)
-
-    monkeypatch.setattr(job, "measure", meanwhile)
-    main(command.arguments("--systems", "full", *both))
-    said = capsys.readouterr().out
-    pairs = ((out, copy), (tmp_path / "out-2", tmp_path / "copy.v1-2.json"))
-    for (folder, file), systems in zip(pairs, (5, 1), strict=True):
-        rows = json.loads(file.read_text())["rows"]
-        assert json.loads((folder / "figures.json").read_text())["rows"] == rows
-        assert len(rows) == systems
-        assert (folder / "report.html").exists()
-        assert f"the figures are {folder / 'figures.json'} and {file}." in said
-    assert sorted(tmp_path.iterdir()) == sorted(path for pair in pairs for path in pair)
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
@@ -149,40 +125,16 @@ def test_a_terminal_without_greek_letters_gets_the_table(command, monkeypatch):
     assert "? mean" in written.getvalue().decode()
 
 
-def test_the_table_has_a_line_a_row(command, capsys):
-    figures = command.figures(*SOME)
-    printed = capsys.readouterr().out.splitlines()
-    for row, line in zip(figures["rows"], printed[1:], strict=False):
-        assert line.split()[0] == row["system"]
-    assert str(command.out / "report.html") in printed[-1]
-
-
-@pytest.mark.parametrize(
-    ("hidden", "share", "why"),
-    [
-        ("0", None, "No needles were hidden."),
-        (
-            "1",
-            0,
-            "With the full cache the model answers 0.0% of the questions, less than a tenth: they "
-            "are written as in Python, cannot compare systems here, and are left out.",
-        ),
-    ],
-)
-def test_what_means_nothing_is_left_out_and_text_is_not(command, capsys, hidden, share, why):
+@pytest.mark.parametrize(("hidden", "share"), [("0", None), ("1", 0)])
+def test_what_means_nothing_is_left_out_and_text_is_not(command, capsys, hidden, share):
     figures = command.figures(*SOME, "--needles", hidden)
-    said, page = capsys.readouterr().out, (command.out / "report.html").read_text()
+    page = (command.out / "report.html").read_text()
     assert figures["rows"][0]["needle_accuracy"] == share
-    assert figures["no_needles"] == why
-    for told in (said, page.partition("How this was measured")[0]):
-        rest = told.replace(why, "")
-        assert len(told) - len(rest) == len(why)
+    for told in (capsys.readouterr().out, page.partition("How this was measured")[0]):
+        rest = told.replace(figures["no_needles"], "")
         assert "bits per byte" in rest
         assert "needles" not in rest.lower()
-    assert [one["needles"] for one in figures["verdicts"]] == [None] * len(figures["verdicts"])
-    assert figures["tests"] == {"count": 5, "documents": fewest(5)}
     assert {one["signs"] for one in figures["verdicts"]} == {"?"}
-    assert re.search(r"snapkv\+graphkv +0\.5: [+-]0\.\d{4} \?   0\.75: ", said)
     assert elements(page)["img"] == 1
 
 
@@ -190,23 +142,6 @@ def test_what_means_nothing_is_left_out_and_text_is_not(command, capsys, hidden,
 def test_needles_count_from_a_tenth_on(found, compared):
     row = Row(Trial(system_named("full"), None), found=[[one < found] for one in range(20)])
     assert (needles_unusable_reason(row) is None) is compared
-
-
-@pytest.mark.parametrize(
-    ("signs", "said"),
-    [
-        ("==", "not significant"),
-        ("=-", "needles <span class=worse>worse</span>"),
-        ("+=", "text <span class=better>better</span>"),
-        ("??", "no verdict, too few documents"),
-        ("-", "text <span class=worse>worse</span>"),
-    ],
-)
-def test_a_verdict_says_what_differs_beside_the_ratio(signs, said):
-    needles = [0.1, None, None] if len(signs) > 1 else None
-    one = dict(system="a+hubkv", ratio=0.5, bits=[0.1, None, None], needles=needles, signs=signs)
-    line = verdict_table_row(one | dict(stored=(50.0, 50.0)), "a+hubkv − a")
-    assert f"<td>0.5</td><td class=words>{said}</td>" in line
 
 
 def test_every_name_stands_in_the_picture_and_covers_no_other():

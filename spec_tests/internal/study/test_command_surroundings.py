@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 from shutil import copytree
 
 import pytest
@@ -12,8 +11,8 @@ import torch
 pytest.importorskip("transformers")
 
 from optimized.study.evaluate import Batch
+from spec_tests.index import ROOT
 
-ROOT = Path(__file__).parent.parent.parent.parent
 WITHOUT = """
 import sys
 sys.modules["matplotlib"] = None
