@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from inspect import isfunction, signature
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
@@ -329,37 +329,17 @@ def test_every_argument_that_can_be_wrong_is_tried():
         assert parameters <= tried | flags, (name, parameters - tried - flags)
 
 
-class Parts(NamedTuple):
-    """A result of several parts."""
-
-    scores: Float[Tensor, "*heads tokens"]
-    halves: tuple[Float[Tensor, "tokens"], ...]
-
-
-def halved(scores: Float[Tensor, "*heads tokens"]) -> Parts:
-    """Return parts whose annotations require equal lengths."""
-    return Parts(scores, (scores[0], scores[-1]))
-
-
 def doubled(scores: Float[Tensor, "*heads tokens"]) -> Float[Tensor, "*heads tokens"]:
     """Return a result whose annotation requires the shape of the scores."""
     return scores + scores
 
 
-@pytest.mark.parametrize(
-    ("spec", "lie"),
-    [
-        (doubled, lambda scores: scores[..., 1:]),
-        (doubled, lambda scores: scores.long()),
-        (doubled, lambda scores: scores[0]),
-        (halved, lambda scores: Parts(scores, (scores[0, :2],))),
-    ],
-)
-def test_a_result_of_another_shape_or_dtype_is_seen(spec, lie):
+@pytest.mark.parametrize("lie", [lambda x: x[..., 1:], lambda x: x.long(), lambda x: x[0]])
+def test_a_result_of_another_shape_or_dtype_is_seen(lie):
     scores = torch.ones(2, 4)
-    with_type_checks(spec, spec)(scores)
+    with_type_checks(doubled, doubled)(scores)
     with pytest.raises((TypeCheckError, AssertionError)):
-        with_type_checks(spec, lie)(scores)
+        with_type_checks(doubled, lie)(scores)
 
 
 @pytest.mark.parametrize(
