@@ -21,6 +21,7 @@ sys.path.append(str(DOCS))  # as `python docs/figures.py` has it
 
 import first_picture  # noqa: E402
 import one_prompt  # noqa: E402
+import walk_numbers  # noqa: E402
 from matplotlib.image import imread  # noqa: E402
 from shipped_tables import SURE, hidden, read, widen  # noqa: E402
 
@@ -111,3 +112,7 @@ def parts_of_a_picture(svg):
     image = r"data:image/png;base64,([^\"]*)"
     pixels = [imread(BytesIO(b64decode(one))) for one in re.findall(image, svg)]
     return re.sub(image, "", svg), pixels
+
+
+def test_the_numbers_of_the_interactive_pages_are_those_of_the_walks():
+    assert walk_numbers.FILE.read_text() == walk_numbers.text(), "run docs/walk_numbers.py"
