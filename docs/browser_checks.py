@@ -159,19 +159,12 @@ def page(browser: sync_api.Browser) -> Iterator[sync_api.Page]:
 def complaints(page: sync_api.Page, address: str) -> Iterator[list[str]]:
     """Yield a list to which go errors of the console and of scripts, and requests to others."""
     told: list[str] = []
-
-    def console(message: sync_api.ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
-            told.append(f"console: {message.text}")
-
-    def script(error: sync_api.Error) -> None:
-        told.append(f"script: {error}")
-
-    def request(asked: sync_api.Request) -> None:
-        if not asked.url.startswith((address, "data:", "blob:")):
-            told.append(f"asks another host: {asked.url}")
-
-    listeners = {"console": console, "pageerror": script, "request": request}
+    here = (address, "data:", "blob:")
+    listeners = {
+        "console": lambda one: one.type in ("error", "warning") and told.append(one.text),
+        "pageerror": lambda error: told.append(f"script: {error}"),
+        "request": lambda one: one.url.startswith(here) or told.append(f"asks: {one.url}"),
+    }
     for event, listener in listeners.items():
         page.on(event, listener)  # pyright: ignore[reportCallIssue, reportArgumentType]
     yield told
@@ -179,14 +172,8 @@ def complaints(page: sync_api.Page, address: str) -> Iterator[list[str]]:
         page.remove_listener(event, listener)
 
 
-def test_nothing_is_cut_off_and_nothing_complains(
-    request: pytest.FixtureRequest,
-    page: sync_api.Page,
-    address: str,
-    page_path: str,
-    complaints: list[str],
-) -> None:
-    found: list[str] = []
+def test_nothing_is_cut_off_and_nothing_complains(request, page, address, page_path, complaints):
+    found = []
     slowly = page_path in SLOW_SAMPLE or request.config.getoption("every_page")
     page.goto(urljoin(address, f"{page_path}/" if page_path else ""))
     page.wait_for_function(TYPESET)
@@ -221,9 +208,7 @@ def visitor(browser: sync_api.Browser, address: str) -> Iterator[sync_api.Page]:
 
 
 @pytest.mark.parametrize("paper", ["hubkv", "graphkv", "hex"])
-def test_what_is_copied_from_a_walk_runs(
-    visitor: sync_api.Page, address: str, paper: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_copied_from_a_walk_runs(visitor, address, paper, capsys):
     visitor.goto(urljoin(address, f"{paper}/walk/"))
     console = InteractiveConsole()
     buttons = visitor.get_by_title("Copy to clipboard").all()
@@ -242,9 +227,7 @@ def test_what_is_copied_from_a_walk_runs(
 
 
 @pytest.mark.parametrize(("query", "path"), QUESTIONS.items())
-def test_a_search_finds_the_right_page_first(
-    visitor: sync_api.Page, address: str, query: str, path: str
-) -> None:
+def test_a_search_finds_the_right_page_first(visitor, address, query, path):
     visitor.goto("about:blank")
     visitor.goto(f"{address}?{urlencode({'q': query})}")
     visitor.locator(".md-search__input").focus()
@@ -277,9 +260,9 @@ def attributes(name: str, page: str) -> set[str]:
 # The interactive pages show what the reference computes, at the settings of their sliders
 
 
-def hubkv(walk, gamma=0.5, radius=2, ratio=0.75):
+def hubkv(walk, ratio=0.75, **settings):
     """Return what is kept and read at some settings of HubKV, and the scores."""
-    refined = kv.hubkv_refine(walk.scores, ratio, walk.protected, radius=radius, gamma=gamma)
+    refined = kv.hubkv_refine(walk.scores, ratio, walk.protected, **settings)
     kept, plain = (
         kv.retain(scores, walk.protected, ratio=ratio, scope="layer")
         for scores in (refined, walk.scores)

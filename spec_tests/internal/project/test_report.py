@@ -71,35 +71,25 @@ def card_of(report, name):
 def test_a_card_has_a_heading_and_a_likely_mistake_for_each_cause(account):
     printed, report, _ = account
     hubs, gates = card_of(report, "hub_mask"), card_of(report, "gate")
-    found = {failure["heading"]: failure for failure in hubs["failures"]}
-    assert (
-        [*found]
-        == [failure["heading"] for failure in hubs["failures"]]
-        == [
-            "wrong values where numbers tie",
-            "crashes on empty input",
-            "missing errors",
-            "errors of another type",
-        ]
-    )
-    assert len(found["crashes on empty input"]["claims"]) > 2
-    ties = found["wrong values where numbers tie"]
+    ties, crashes, *_ = hubs["failures"]
+    assert [(failure["kind"], failure["edge"]) for failure in hubs["failures"]] == [
+        ("wrong values", "ties"),
+        ("crashes", "empty"),
+        ("missing errors", None),
+        ("errors of another type", None),
+    ]
+    assert len(crashes["claims"]) > 2
     assert ties["causes"] == ["every token of a plateau is a hub"]
     assert [failure["edge"] for failure in gates["failures"]][:2] == [None, "ties"]
     assert "the ratio itself mixes, not its power" in gates["failures"][0]["causes"]
     reached = [card_of(report, name)["reached"] for name in ("hub_mask", "gate", "kept_count")]
     assert reached == ["values", None, "errors"]
-    assert printed.count("  It also does not refuse a bad `radius`") == 1
-    assert "HubKV-15 fails" in printed
+    assert "  It also does not refuse a bad `radius`" in printed
     assert "HubKV also fails at edges: HubKV-6, " in printed
-    assert "kept_count  passes   passes   passes" in printed
     assert "Traceback" not in printed
-    assert "detects" not in printed
-    lines = printed.splitlines()
-    assert len(lines) < 150
-    assert max(map(len, lines)) <= 400
+    assert len(printed.splitlines()) < 150
     told = report["modules"][0]["equations"]
-    assert told["HubKV-6"] == outcome("passes", "fails", "fails")
+    assert told["HubKV-6"] == dict(values="passes", edges="fails", errors="fails")
     assert told["HubKV-15"]["values"] == "fails"
 
 
@@ -148,40 +138,11 @@ def test_each_least_input_runs_when_pasted_and_prints_what_the_report_says(accou
     assert crashed.stderr.splitlines()[-1] == crashes["claims"][0]["got"]
 
 
-ODD = """
-import torch
-
-class Odd:
-    def __repr__(self):
-        raise RuntimeError("no words")
-
-def kept_count(pool, ratio):
-    return Odd()
-
-def gate(scores, corrected, ratio, power=2.0):
-    return corrected + torch.randn(())
-"""
-
-
-def test_an_answer_without_words_or_of_chance_is_a_failure_like_another(suite, elsewhere):
-    (elsewhere / "odd.py").write_text(ODD)
-    done = suite("odd", "-k", "gate or kept_count", only=(*EVERY, "retain"))
-    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stderr
-    assert "INTERNALERROR" not in done.stdout
-    for name in ("kept_count", "gate"):
-        assert f"{name} fails" in done.stdout
-
-
 def test_the_first_failure_of_a_run_is_the_easiest_to_read(suite):
     done = suite("theirs:wrong", "-x", only=EVERY)
     assert "vector: " in done.stdout
     assert "1 failed" in done.stdout
     assert "test_laws" not in done.stdout
-
-
-def outcome(values, edges="passes", errors=None):
-    """Return the verdict of an equation at each level."""
-    return dict(values=values, edges=edges, errors=errors)
 
 
 def test_the_json_is_of_the_form_that_its_schema_says(account):
@@ -287,14 +248,9 @@ def test_a_law_that_breaks_says_what_it_compares_beside_the_call_that_gave_it(py
 def test_of_a_large_result_the_element_with_the_largest_difference_is_shown():
     expected = torch.linspace(0.1, 0.2, 60, dtype=torch.float64)
     actual = expected.index_fill(0, torch.tensor(59), 7)
-    where, right, wrong = first_difference([1, expected], [1, actual], are_equal)
-    assert (where, wrong) == ("[1][59]", 7)
-    assert_equal(right, expected[59])
-    actual = torch.zeros(3, 40) + 1e-7
-    actual[1, 2] = -torch.inf
+    assert first_difference([1, expected], [1, actual], are_equal) == ("[1][59]", expected[59], 7)
+    actual = (torch.zeros(120) + 1e-7).index_fill(0, torch.tensor(42), -torch.inf).view(3, 40)
     assert first_difference(torch.zeros(3, 40), actual, are_equal) == ("[1, 2]", 0, -torch.inf)
-    actual[2, 0] = torch.nan
-    assert first_difference(torch.zeros(3, 40), actual, are_equal)[0] == "[1, 2]"
 
 
 def in_place(scores, hubs, gamma=0.5):
