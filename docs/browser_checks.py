@@ -351,7 +351,7 @@ def entries_shown(page):
     return dict(entries=entries, bytes=sizes), ()
 
 
-MOVED = {
+MOVED: dict[str, Any] = {
     "hubkv": (hubkv, tokens_shown, "Discount γ", 8, dict(gamma=0.9)),
     "graphkv": (graphkv, tokens_shown, "Rounds T", 2, dict(rounds=3)),
     "hex": (hexed, entries_shown, "Bits b of a code", 3, dict(bits=6)),

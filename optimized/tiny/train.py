@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("--bf16", action="store_true", help="slower on a CPU that emulates it")
     given = parser.parse_args()
     torch.manual_seed(0)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device: Any = "cuda" if torch.cuda.is_available() else "cpu"
     folder, plan = MODELS[given.model], PLANS[given.model]
     on = TokenizedCorpus(folder)
     model = LlamaForCausalLM(config(plan, on)).to(device)
