@@ -303,7 +303,8 @@ def hexed(walk, bits=3, expander=1, heavy=1, recent=1):
     """Return codes and bytes at some settings of HEX; `expander` is the slider's position."""
     density = (0, *range(3, SPAN + 1))[expander] / SPAN
     config = walk.config._replace(bits=bits, density=density, heavy=heavy / SPAN, recent=recent)
-    cache = kv.hex_prefill(*(x[:, :10] for x in (walk.queries, walk.keys, walk.values)), config)
+    prompt = (x[:, :10] for x in (walk.queries, walk.keys, walk.values))
+    cache = kv.hex_prefill(*prompt, config=config)
     (block,) = cache.blocks
     static = kv.expander_mask(SPAN, SPAN, density, near=not density)
     kept = kv.hex_mask(static, block.dynamic, 1)[0]
