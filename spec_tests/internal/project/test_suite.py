@@ -115,7 +115,6 @@ def test_all_tests_of_a_paper_are_run_and_a_misspelt_name_is_told(suite, elsewhe
     assert re.search("^smd +passes +passes +not run", done.stdout, re.MULTILINE)
     assert "HubKV-12" in done.stdout.partition("not judged")[2].partition("\n")[0]
     assert "unknown name hub_msk: did you mean hub_mask?" in done.stdout
-    assert done.stdout.count("did you mean") == 1
 
 
 def test_what_was_not_run_says_so_and_passes_nothing(suite, elsewhere):
@@ -128,7 +127,6 @@ def test_what_was_not_run_says_so_and_passes_nothing(suite, elsewhere):
     assert re.search("; not all tests were run of .*HubKV-10,", done.stdout)
     named = suite("chosen", "-k", "test_calling_convention and gate", only=())
     assert re.search("^gate +in part +in part +not run", named.stdout, re.MULTILINE)
-    assert "in part: agreement (gate)" in named.stdout
     assert "HubKV: 0 of " in named.stdout
 
 
@@ -199,7 +197,6 @@ def test_what_is_wrapped_is_judged_and_what_is_not_asked_is_told(suite, elsewher
     }
     assert module["unsupported"] == {"gate": 1}
     assert "skipped as not supported, tests of gate (1)" in done.stdout
-    assert "gamma must have the default 0.5, got 0.25" in done.stdout
     assert any("hubkv_refine" in names for names in module["not_asked"]["HubKV-10"])
     assert "not asked of HubKV-10: 1 law needs calibrate, " in done.stdout
     assert re.search("^gate +not run +not run +not run", done.stdout, re.MULTILINE)
