@@ -4,20 +4,28 @@ Some pages of each kind are opened; `--every-page` opens all. `--site FOLDER` na
 """
 
 import functools
+import json
+import re
 import threading
 from code import InteractiveConsole
 from collections.abc import Iterator
-from html.parser import HTMLParser
+from html import unescape
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from shutil import which
-from urllib.parse import unquote, urldefrag, urlencode, urljoin, urlsplit
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urldefrag, urlencode, urljoin, urlsplit
 
 import pytest
+import torch
+
+import reference as kv
+from docs.drawing import examples
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="extra `browser` is not installed")
 axe_api = pytest.importorskip("axe_playwright_python.sync_playwright")
 
+DOCS = Path(__file__).parent
 WIDTHS = (1920, 1440, 1280, 420)
 MENUS = 1220
 """The narrowest window in which the theme shows the menus, and nothing may scroll sideways."""
@@ -98,23 +106,6 @@ class Quiet(SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
-class Places(HTMLParser):
-    """The ids of a page, and where its links go."""
-
-    def __init__(self, file: Path) -> None:
-        super().__init__()
-        self.ids, self.links = {"", "__skip"}, set[str]()
-        self.feed(file.read_text())
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note an id, and the target of a link."""
-        known = dict(attrs)
-        self.ids.add(known.get("id") or "")
-        if tag == "a":
-            self.ids.add(known.get("name") or "")
-            self.links.add(known.get("href") or "")
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give `page_path` the pages that were asked for."""
     if "page_path" in metafunc.fixturenames:
@@ -168,19 +159,12 @@ def page(browser: sync_api.Browser) -> Iterator[sync_api.Page]:
 def complaints(page: sync_api.Page, address: str) -> Iterator[list[str]]:
     """Yield a list to which go errors of the console and of scripts, and requests to others."""
     told: list[str] = []
-
-    def console(message: sync_api.ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
-            told.append(f"console: {message.text}")
-
-    def script(error: sync_api.Error) -> None:
-        told.append(f"script: {error}")
-
-    def request(asked: sync_api.Request) -> None:
-        if not asked.url.startswith((address, "data:", "blob:")):
-            told.append(f"asks another host: {asked.url}")
-
-    listeners = {"console": console, "pageerror": script, "request": request}
+    here = (address, "data:", "blob:")
+    listeners = {
+        "console": lambda one: one.type in ("error", "warning") and told.append(one.text),
+        "pageerror": lambda error: told.append(f"script: {error}"),
+        "request": lambda one: one.url.startswith(here) or told.append(f"asks: {one.url}"),
+    }
     for event, listener in listeners.items():
         page.on(event, listener)  # pyright: ignore[reportCallIssue, reportArgumentType]
     yield told
@@ -188,14 +172,8 @@ def complaints(page: sync_api.Page, address: str) -> Iterator[list[str]]:
         page.remove_listener(event, listener)
 
 
-def test_nothing_is_cut_off_and_nothing_complains(
-    request: pytest.FixtureRequest,
-    page: sync_api.Page,
-    address: str,
-    page_path: str,
-    complaints: list[str],
-) -> None:
-    found: list[str] = []
+def test_nothing_is_cut_off_and_nothing_complains(request, page, address, page_path, complaints):
+    found = []
     slowly = page_path in SLOW_SAMPLE or request.config.getoption("every_page")
     page.goto(urljoin(address, f"{page_path}/" if page_path else ""))
     page.wait_for_function(TYPESET)
@@ -230,9 +208,7 @@ def visitor(browser: sync_api.Browser, address: str) -> Iterator[sync_api.Page]:
 
 
 @pytest.mark.parametrize("paper", ["hubkv", "graphkv", "hex"])
-def test_what_is_copied_from_a_walk_runs(
-    visitor: sync_api.Page, address: str, paper: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_copied_from_a_walk_runs(visitor, address, paper, capsys):
     visitor.goto(urljoin(address, f"{paper}/walk/"))
     console = InteractiveConsole()
     buttons = visitor.get_by_title("Copy to clipboard").all()
@@ -251,9 +227,7 @@ def test_what_is_copied_from_a_walk_runs(
 
 
 @pytest.mark.parametrize(("query", "path"), QUESTIONS.items())
-def test_a_search_finds_the_right_page_first(
-    visitor: sync_api.Page, address: str, query: str, path: str
-) -> None:
+def test_a_search_finds_the_right_page_first(visitor, address, query, path):
     visitor.goto("about:blank")
     visitor.goto(f"{address}?{urlencode({'q': query})}")
     visitor.locator(".md-search__input").focus()
@@ -263,16 +237,156 @@ def test_a_search_finds_the_right_page_first(
 
 
 def test_no_link_is_dead(site: Path) -> None:
-    pages = {file: Places(file) for file in site.rglob("index.html")}
+    pages = {file: file.read_text() for file in site.rglob("index.html")}
+    ids = {file: {"", "__skip", *attributes("id|name", text)} for file, text in pages.items()}
     dead = []
-    for file, places in pages.items():
-        for link in places.links:
-            if urlsplit(link).scheme or not link:
+    for file, text in pages.items():
+        for link in attributes("a [^>]*?href", text):
+            if urlsplit(link).scheme:
                 continue
             path, anchor = urldefrag(link)
             target = (file.parent / unquote(path)).resolve() if path else file
             target = target / "index.html" if target.is_dir() else target
-            there = pages.get(target)
-            if not target.exists() or (there and unquote(anchor) not in there.ids):
+            if not target.exists() or unquote(anchor) not in ids.get(target, {unquote(anchor)}):
                 dead.append(f"{file.relative_to(site)}: {link}")
     assert not dead, "\n".join(["", *dead])
+
+
+def attributes(name: str, page: str) -> set[str]:
+    """Return the values of an attribute, whose name is a pattern, on a page of HTML."""
+    return {unescape(value) for value in re.findall(rf'[\s<](?:{name})="?([^"\s>]*)', page)}
+
+
+# The interactive pages show what the reference computes, at the settings of their sliders
+
+
+def hubkv(walk, ratio=0.75, **settings):
+    """Return what is kept and read at some settings of HubKV, and the scores."""
+    refined = kv.hubkv_refine(walk.scores, ratio, walk.protected, **settings)
+    kept, plain = (
+        kv.retain(scores, walk.protected, ratio=ratio, scope="layer")
+        for scores in (refined, walk.scores)
+    )
+    scores = (walk.scores * ~walk.protected, refined * ~walk.protected)
+    answers = answered(walk, plain, kept, causal=False)
+    return dict(kept=kept.tolist(), plain=plain.tolist(), answers=answers), scores
+
+
+def graphkv(walk, count=2, rounds=1, strength=1.0, keep=5, spare_sources=False):
+    """Return what is kept and read at some settings of GraphKV, and the scores."""
+    how: Any = dict(rounds=rounds, strength=strength, spare_sources=spare_sources)
+    refined = kv.graphkv_refine(walk.scores, walk.keys, keep, count, walk.protected, **how)
+    layer, spared = walk.scores.mean(0), walk.protected[0]
+    sources = kv.source_tokens(layer, kv.source_count(keep), spared)
+    edges = kv.edges(kv.concatenate_heads(walk.keys), sources)
+    near = kv.neighbours(edges, sources, count, spared, spare_sources).any(0) & (rounds > 0)
+    near[sources] = True
+    kept = kv.retain(refined, walk.protected, keep=keep)[:1]
+    plain = kv.retain(layer, spared, keep=keep)[None]
+    answers = answered(walk, plain, kept, causal=True)
+    scores = (layer[None], refined[:1] * near)
+    return dict(kept=kept.tolist(), plain=plain.tolist(), answers=answers), scores
+
+
+def answered(walk, plain, kept, causal):
+    """Return what the last query reads of the first head: of all, by Top-K, and by the method."""
+    caches = (
+        kv.evict(walk.keys[:1], walk.values[:1], mask[:1])
+        for mask in (torch.ones_like(kept), plain, kept)
+    )
+    query = walk.queries[:1, 1:]
+    read = (kv.attention(query, one.keys, one.values, causal=causal).flatten() for one in caches)
+    return [[f"{x:.2f}" for x in row.tolist()] for row in read]
+
+
+def hexed(walk, bits=3, expander=1, heavy=1, recent=1):
+    """Return codes and bytes at some settings of HEX; `expander` is the slider's position."""
+    density = (0, *range(3, SPAN + 1))[expander] / SPAN
+    config = walk.config._replace(bits=bits, density=density, heavy=heavy / SPAN, recent=recent)
+    prompt = (x[:, :10] for x in (walk.queries, walk.keys, walk.values))
+    cache = kv.hex_prefill(*prompt, config=config)
+    (block,) = cache.blocks
+    static = kv.expander_mask(SPAN, SPAN, density, near=not density)
+    kept = kv.hex_mask(static, block.dynamic, 1)[0]
+    parts = (
+        kv.unpack_bits(words, bits, SPAN).flatten(0, 1).T
+        for words in (block.key_words, block.value_words)
+    )
+    entries = [codes.masked_fill(kept, KEPT).tolist() for codes in parts]
+    sizes = kv.hex_bytes(cache)
+    return dict(entries=entries, bytes=[[str(x)] for x in (*sizes[:-1], sizes.total, 640)]), ()
+
+
+TOKENS = """tokens => tokens.map(token => {
+    const share = (name) => token.querySelector("." + name).style.getPropertyValue("--share")
+    const is = (name) => token.classList.contains(name)
+    return [is("kept"), is("plain"), Number(share("before")), Number(share("after"))]
+})"""
+CHART = 0.5
+"""The score at the top of the chart."""
+CELLS = """tables => tables.map(table => [...table.tBodies[0].rows].map(row =>
+    [...row.querySelectorAll("td")].map(cell => cell.textContent)))"""
+SPAN, KEPT = 8, 255
+"""Tokens of HEX's walk that are compressed, channels of its heads together; no code of theirs."""
+
+
+def tokens_shown(page):
+    """Return what a page of columns of tokens shows."""
+    rows = [
+        [*zip(*row.locator(".move-token").evaluate_all(TOKENS), strict=True)]
+        for row in page.locator("fieldset.move-tokens").all()
+    ]
+    kept, plain = ([[*row[at]] for row in rows] for at in (0, 1))
+    answers = page.locator(".move-table").evaluate_all(CELLS)[0]
+    scores = tuple(CHART * torch.tensor([row[at] for row in rows]) for at in (2, 3))
+    return dict(kept=kept, plain=plain, answers=answers), scores
+
+
+def entries_shown(page):
+    """Return what the page of HEX shows."""
+    entries = [
+        [[KEPT if "kept" in text else int(text) for text in row[:SPAN]] for row in table[:SPAN]]
+        for table in page.locator(".move-entries").evaluate_all(CELLS)
+    ]
+    sizes = page.locator(".move-table").evaluate_all(CELLS)[1]
+    return dict(entries=entries, bytes=sizes), ()
+
+
+MOVED: dict[str, Any] = {
+    "hubkv": (hubkv, tokens_shown, "Discount γ", 8, dict(gamma=0.9)),
+    "graphkv": (graphkv, tokens_shown, "Rounds T", 2, dict(rounds=3)),
+    "hex": (hexed, entries_shown, "Bits b of a code", 3, dict(bits=6)),
+}
+"""A slider's label, how often the arrow key is pressed on it, and the settings that follow."""
+
+
+@pytest.mark.parametrize("paper", MOVED)
+def test_an_interactive_page_shows_what_the_reference_computes(page, address, paper, complaints):
+    reference, shown, label, times, reached = MOVED[paper]
+    walk = examples(DOCS / paper / "walk.md")
+
+    def agrees(**settings):
+        (said, scores), (expected, right) = shown(page), reference(walk, **settings)
+        assert said == expected
+        torch.testing.assert_close(scores, right)
+
+    page.goto(f"{address}{paper}/move/")
+    page.wait_for_selector("#move.moving")
+    agrees()
+    page.get_by_label(label, exact=True).focus()
+    for _ in range(times):
+        page.keyboard.press("ArrowRight")
+    agrees(**reached)
+    attempts = re.findall(r'data-set="([^"]+)"', (DOCS / paper / "move.md").read_text())
+    for text, button in zip(attempts, page.locator(".move-try").all(), strict=True):
+        button.click()
+        agrees(**{name: json.loads(value) for name, value in parse_qsl(unescape(text))})
+    page.get_by_role("button", name="As in the walk").click()
+    agrees()
+    start = page.locator(".move-detail").inner_text()
+    page.locator('input[type="radio"]:checked').focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator(".move-detail").inner_text() != start
+    page.keyboard.press("ArrowLeft")
+    assert page.locator(".move-detail").inner_text() == start
+    assert not complaints

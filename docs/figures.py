@@ -17,7 +17,7 @@ import quantizer_pictures  # noqa: F401  registers those of quantisers
 import scorer_pictures  # noqa: F401  registers the pictures of the scorers
 import torch
 import walkthrough_pictures  # noqa: F401  registers those of the walks
-from drawing import DOCS, FOLDER, INK, STRONG, WEAK, draw_figures, figure, stacked
+from drawing import DOCS, FOLDER, INK, STRONG, WEAK, dots, draw_figures, figure, stacked
 from matplotlib.axes import Axes
 from shipped_tables import draw_charts, tables
 
@@ -64,9 +64,7 @@ def gate(axes: Axes) -> None:
 def expander_mask(axes: Axes) -> None:
     """Draw the block mask: each row keeps 32 channels, each column 3 tokens."""
     mask = kv.expander_mask(tokens=96, channels=1024, density=0.03125)
-    tokens, channels = mask.nonzero(as_tuple=True)
-    axes.scatter(channels, tokens, s=0.4, color=STRONG, linewidths=0, rasterized=True)
-    axes.set(xlabel="channel", ylabel="token", xlim=(-1, 1024), ylim=(96, -1))
+    dots(axes, mask, 0.4)
     axes.set_xticks(range(0, 1025, 128))
 
 

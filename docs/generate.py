@@ -37,13 +37,8 @@ SENTENCE = re.compile(r".*?(?<!\b[A-Z])(?<!Eq)(?<!Fig)(?<!Tab)(?<!App)(?<!\bvs)[
 
 
 def main() -> None:
-    """Write every generated file."""
+    """Write every generated file, without leaving older ones."""
     figures.main()
-    write_pages()
-
-
-def write_pages() -> None:
-    """Write the lists, the pages of laws and the notebooks, without leaving older ones."""
     for folder in (DOCS / "generated", DOCS / "laws"):
         shutil.rmtree(folder, ignore_errors=True)
     for name, text in pages():

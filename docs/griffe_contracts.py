@@ -5,7 +5,7 @@ from importlib import import_module
 from inspect import getdoc, unwrap
 from typing import Any, get_args
 
-from griffe import Class, Extension, Function, Module
+from griffe import Class, Extension, Function, Object
 from torch import Tensor
 
 import reference
@@ -16,19 +16,14 @@ from reference.contract.docstrings import admits, describe_parameters
 class Contracts(Extension):
     """Use docstrings as `help` prints them, and add the admissible values of each argument."""
 
-    def on_function(self, *, func: Function, **_: Any) -> None:
-        """Add the admissible values of a function's arguments, and its docstring as printed."""
-        as_printed(func)
-        show_default_numbers(func)
-
-    def on_class(self, *, cls: Class, **_: Any) -> None:
-        """Add the admissible values of the fields of a settings class."""
-        as_printed(cls)
-
-    def on_module(self, *, mod: Module, **_: Any) -> None:
-        """Add the argument types to their module, for the template of its page."""
-        if mod.path == types.__name__:
-            mod.extra["contract"] = dict(words())
+    def on_object(self, *, obj: Object, **_: Any) -> None:
+        """Change a function or class, and add the argument types to their module for its page."""
+        if isinstance(obj, Function | Class):
+            as_printed(obj)
+        if isinstance(obj, Function):
+            show_default_numbers(obj)
+        if obj.path == types.__name__:
+            obj.extra["contract"] = dict(words())
 
 
 def as_printed(shown: Function | Class) -> None:

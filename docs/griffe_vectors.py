@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from griffe import Class, Extension, Function
+from griffe import Extension, Object
 
 from spec_tests.vectors.archive import archived_vectors
 
@@ -19,20 +19,12 @@ Vector = dict[str, Any]
 class Vectors(Extension):
     """Keep the vectors of a public name for the template of its page."""
 
-    def on_function(self, *, func: Function, **_: Any) -> None:
-        """Add the vectors of a function."""
-        add_vectors(func)
-
-    def on_class(self, *, cls: Class, **_: Any) -> None:
-        """Add the vectors of a class that is called."""
-        add_vectors(cls)
-
-
-def add_vectors(shown: Function | Class) -> None:
-    """Add the vectors that are shown, each with what it is about, and the number of all."""
-    vectors = vectors_by_function().get(shown.name, [])
-    told = [(one["id"], description(one), "\n".join(call(one))) for one in chosen(vectors)]
-    shown.extra["vectors"] = dict(shown=told, count=len(vectors))
+    def on_object(self, *, obj: Object, **_: Any) -> None:
+        """Add the vectors that are shown, each with what it is about, and the number of all."""
+        if obj.is_function or obj.is_class:
+            vectors = vectors_by_function().get(obj.name, [])
+            told = [(one["id"], description(one), "\n".join(call(one))) for one in chosen(vectors)]
+            obj.extra["vectors"] = dict(shown=told, count=len(vectors))
 
 
 @cache

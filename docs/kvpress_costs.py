@@ -10,7 +10,6 @@ import ctypes
 import gc
 import subprocess
 import sys
-from datetime import UTC, datetime
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -24,7 +23,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig
 
-from optimized.bench.report import commit, processor
+from optimized.bench.report import commit, processor, today
 from reference import stored_bytes
 
 FILE = Path(__file__).parent / "kvpress_costs.csv"
@@ -123,7 +122,7 @@ def main() -> None:
     """Measure every system of the installed library, short prompts first."""
     names = ("torch", "transformers", "kvpress")[: 3 if LIBRARY == "kvpress" else 2]
     found = " ".join(f"{name} {version(name)}" for name in names)
-    where = processor(), found, commit(), datetime.now(UTC).date().isoformat()
+    where = processor(), found, commit(), today()
     for tokens in sys.argv[1:] or LENGTHS:
         for turn, system in product(range(3 if tokens == "512" else 1), ("stock", *SYSTEMS)):
             rows = [row[:3] for row in csv.reader(FILE.read_text().splitlines())]

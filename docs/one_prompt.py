@@ -164,12 +164,7 @@ def answers_right(found: dict[str, Any], row: dict[str, Any]) -> bool:
     return found["value"] in row["answer"]
 
 
-def main() -> None:
-    """Write the picture, and with `--measure` first the figures."""
+if __name__ == "__main__":
     if "--measure" in sys.argv[1:]:
         write_atomically(FIGURES, json.dumps(measured(), ensure_ascii=False) + "\n")
     write_atomically(PICTURE, drawing())
-
-
-if __name__ == "__main__":
-    main()

@@ -48,20 +48,13 @@ def heavy_tailed(seed: int) -> Tensor:
     return x[0] / x[1:].square().mean(0).sqrt()
 
 
-def gaussian(seed: int) -> Tensor:
-    """Return independent standard normal numbers."""
-    return normal(seed, HEADS, TOKENS, WIDTH)
-
-
-def drifting(seed: int) -> Tensor:
-    """Return numbers that drift along the tokens, around an offset for each channel."""
-    return correlate(gaussian(seed), 0.995) + 2 * normal(seed + 100, HEADS, 1, WIDTH)
-
-
-KEYS = {
+KEYS: dict[str, Callable[[int], Tensor]] = {
     "independent, heavy tails (Student's t, 3 degrees of freedom)": heavy_tailed,
-    "independent, Gaussian": gaussian,
-    "correlated along the tokens (0.995 from one to the next) with channel offsets": drifting,
+    "independent, Gaussian": lambda seed: normal(seed, HEADS, TOKENS, WIDTH),
+    "correlated along the tokens (0.995 from one to the next) with channel offsets": lambda seed: (
+        correlate(normal(seed, HEADS, TOKENS, WIDTH), 0.995)
+        + 2 * normal(seed + 100, HEADS, 1, WIDTH)
+    ),
 }
 
 

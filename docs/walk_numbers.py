@@ -5,7 +5,6 @@ the expander masks of HEX at each degree. docs/js/kv.js computes the rest in the
 """
 
 import json
-from pathlib import Path
 from typing import Any
 
 from drawing import DOCS, examples
@@ -54,10 +53,5 @@ def text() -> str:
     return "{\n" + "\n},\n".join(walks) + "\n}\n}\n"
 
 
-def write(file: Path = FILE) -> None:
-    """Write the file, whole or not at all."""
-    write_atomically(file, text())
-
-
 if __name__ == "__main__":
-    write()
+    write_atomically(FILE, text())

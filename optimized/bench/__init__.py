@@ -1,5 +1,5 @@
 """Benchmarks: `python -m optimized.bench ratios`, `cuda` or `aot`.
 
 `ratios` measures every function on a CPU, `cuda` the kernels on a GPU, and `aot` compiles the
-kernels and times none. `pytest optimized/bench` times single calls before and after a change.
+kernels and times none.
 """

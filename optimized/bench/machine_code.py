@@ -141,17 +141,12 @@ def compile_kernel(wanted: Source, target: Target) -> KernelResources:
         return KernelResources(
             number_in(r"\.vgpr_count:\s+(\d+)", text), sum(map(int, spilled)), shared
         )
-    text = resource_usage(made.asm["cubin"])
-    return KernelResources(number_in(r"REG:(\d+)", text), number_in(r"STACK:(\d+)", text), shared)
-
-
-def resource_usage(binary: bytes) -> str:
-    """Return the report of NVIDIA's tool on the resources of a binary."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(binary)
+        file.write(made.asm["cubin"])
         file.flush()
         command = [str(CUOBJDUMP), "--dump-resource-usage", file.name]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return KernelResources(number_in(r"REG:(\d+)", text), number_in(r"STACK:(\d+)", text), shared)
 
 
 def number_in(pattern: str, text: str) -> int:

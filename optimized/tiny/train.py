@@ -1,12 +1,11 @@
 """`python -m optimized.tiny.train MODEL --checkpoint FILE`: train a shipped model.
 
-Every batch is drawn from the seed and the number of the step, so a run that resumes from its
+Every batch is drawn from the number of the step, so a run that resumes from its
 checkpoint sees the same batches as an uninterrupted one.
 """
 
 import argparse
 import os
-import shutil
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -49,10 +48,10 @@ def filled(on: TokenizedCorpus, rng: Random, stage: Stage) -> tuple[list[int], l
     return found[: stage.length + 1], weights[: stage.length + 1]
 
 
-def batch(on: TokenizedCorpus, plan: Plan, seed: int, step: int) -> tuple[Tensor, Tensor]:
+def batch(on: TokenizedCorpus, plan: Plan, step: int) -> tuple[Tensor, Tensor]:
     """Return the tokens of a step and their weights."""
     stage = plan.stage_of(step)
-    rngs = (Random(f"{seed} {step} {place}") for place in range(stage.rows))
+    rngs = (Random(f"0 {step} {place}") for place in range(stage.rows))
     found, weights = zip(*(filled(on, rng, stage) for rng in rngs), strict=True)
     return torch.tensor(found), torch.tensor(weights)
 
@@ -71,15 +70,12 @@ def optimizers(model: LlamaForCausalLM, plan: Plan) -> dict[str, torch.optim.Opt
     }
 
 
-def export(model: LlamaForCausalLM, tokenizer: Path, folder: Path) -> None:
+def export(model: LlamaForCausalLM, folder: Path) -> None:
     """Write a pretrained model, with weights in float16 and float32 as the dtype of computation."""
     model.half().save_pretrained(folder)
     shape = LlamaConfig.from_pretrained(folder)
     shape.dtype = torch.float32
     shape.save_pretrained(folder)
-    for file in tokenizer.glob("tokenizer*"):
-        if folder != tokenizer:
-            shutil.copy(file, folder)
 
 
 def main() -> None:
@@ -87,27 +83,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m optimized.tiny.train")
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("--checkpoint", type=Path, required=True, help="the file to resume from")
-    parser.add_argument("--out", type=Path, help="the folder of the trained model")
-    parser.add_argument("--seed", type=int, default=0)
-    on_gpu = "cuda" if torch.cuda.is_available() else "cpu"
-    parser.add_argument("--device", default=on_gpu)
     parser.add_argument("--bf16", action="store_true", help="slower on a CPU that emulates it")
     given = parser.parse_args()
-    torch.manual_seed(given.seed)
+    torch.manual_seed(0)
+    device: Any = "cuda" if torch.cuda.is_available() else "cpu"
     folder, plan = MODELS[given.model], PLANS[given.model]
     on = TokenizedCorpus(folder)
-    model = LlamaForCausalLM(config(plan, on)).to(given.device)
+    model = LlamaForCausalLM(config(plan, on)).to(device)
     chosen = optimizers(model, plan)
     rates = {"muon": MUON, "adam": plan.adam}
     start, losses = 0, []
     if given.checkpoint.exists():
-        state: dict[str, Any] = torch.load(given.checkpoint, map_location=given.device)
+        state: dict[str, Any] = torch.load(given.checkpoint, map_location=device)
         start = state["step"]
         model.load_state_dict(state["model"])
         for name, optimizer in chosen.items():
             optimizer.load_state_dict(state[name])
     for step in range(start, plan.steps):
-        found, weights = (part.to(given.device) for part in batch(on, plan, given.seed, step))
+        found, weights = (part.to(device) for part in batch(on, plan, step))
         with torch.autocast(found.device.type, torch.bfloat16, enabled=given.bf16):
             logits = model(input_ids=found[:, :-1], use_cache=False).logits
         each = cross_entropy(logits.float().flatten(0, 1), found[:, 1:].flatten(), reduction="none")
@@ -134,7 +127,7 @@ def main() -> None:
             beside = given.checkpoint.with_suffix(".part")
             torch.save({"step": done, "model": model.state_dict()} | kept, beside)
             os.replace(beside, given.checkpoint)
-    export(model, folder, given.out or folder)
+    export(model, folder)
 
 
 if __name__ == "__main__":

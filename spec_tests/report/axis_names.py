@@ -37,11 +37,6 @@ def axis_words(name: str, key: str, field: str = "") -> tuple[str, ...]:
     return tuple(next(shaped, "").split())
 
 
-def is_name(axis: str) -> bool:
-    """Whether the word of an axis is a name, not a number or a sum."""
-    return axis.startswith("*") or axis.isidentifier()
-
-
 def replace_argument(inputs: dict[str, Any], key: str, field: str, value: Any) -> dict[str, Any]:
     """Return inputs with one argument, or one field of a record, replaced."""
     return {**inputs, key: inputs[key]._replace(**{field: value}) if field else value}

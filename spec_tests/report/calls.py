@@ -90,16 +90,8 @@ def record_calls(impl: Any, name: str, function: Callable[..., Any]) -> Callable
 def contiguous_copy(tensor: Tensor) -> Tensor:
     """Return a detached copy of a tensor, contiguous if it is dense."""
     bare = tensor.detach() if tensor.requires_grad else tensor
-    return (
-        bare.clone(memory_format=torch.contiguous_format)
-        if has_strided_layout(tensor)
-        else bare.clone()
-    )
-
-
-def has_strided_layout(tensor: Tensor) -> bool:
-    """Whether a tensor is strided, not sparse."""
-    return tensor.layout is torch.strided
+    dense = tensor.layout is torch.strided
+    return bare.clone(memory_format=torch.contiguous_format) if dense else bare.clone()
 
 
 def mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:

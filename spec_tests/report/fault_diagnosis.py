@@ -26,7 +26,6 @@ from spec_tests.report.calls import (
     Call,
     contiguous_copy,
     count_elements,
-    has_strided_layout,
     mapped,
     tensors,
 )
@@ -100,8 +99,9 @@ def find_fault(calls: Iterable[Call], compared: Sequence[Any] = ()) -> Fault:
             edge = kind and needed_edge_and_simpler_inputs(call, kind, sys.maxsize)[0]
         if kind:
             return Fault(kind, edge, call, outcome_of(getattr(reference, call.name), call.inputs))
-    half, gradients = any(map(is_half, calls)), any(map(requires_gradients, calls))
-    edge = "gradients" if gradients else "dtype" if half else ""
+    floats = [t for call in calls for t in tensors(call.passed) if is_float(t)]
+    half = any(tensor.dtype.itemsize < 4 for tensor in floats)
+    edge = "gradients" if any(t.requires_grad for t in floats) else "dtype" if half else ""
     showing = [call for call in calls if compared and are_equal(call.outcome, compared[0])]
     return Fault(LAW, edge, next(iter(showing or calls[::-1]), None), *compared[::-1])
 
@@ -141,7 +141,7 @@ def fault_kind(
     if depends_on_random_stream(name, inputs):  # one call does not determine the values
         return "" if same_types_and_shapes(outcome, expected) else KIND
     try:
-        with without_warnings():
+        with warnings.catch_warnings(action="ignore"):
             assert_as_accurate(outcome, right, inputs, patient=patient)
     except Exception:
         return VALUES if same_types_and_shapes(outcome, expected) else KIND
@@ -163,15 +163,10 @@ def explains(spec: Callable[..., Any], call: Call, largest: int = LARGE) -> bool
 def outcome_of(function: Callable[..., Any], inputs: dict[str, Any]) -> Any:
     """Return the result of a call or its exception; the inputs are not modified."""
     try:
-        with without_warnings():
+        with warnings.catch_warnings(action="ignore"):
             return function(**mapped(Tensor.clone, inputs))
     except (Exception, pytest.skip.Exception) as error:
         return error
-
-
-def without_warnings() -> warnings.catch_warnings:
-    """Return a context that ignores warnings."""
-    return warnings.catch_warnings(action="ignore")
 
 
 def same_types_and_shapes(actual: Any, expected: Any) -> bool:
@@ -217,20 +212,10 @@ def requires_gradients(call: Call) -> bool:
     return any(tensor.requires_grad for tensor in tensors(call.passed))
 
 
-def is_half(call: Call) -> bool:
-    """Whether a call has tensors of half precision."""
-    return any(is_float(t) and t.dtype.itemsize < 4 for t in tensors(call.passed))
-
-
 def bits(tensor: Tensor) -> Tensor:
     """Return a tensor as a dense one of integers, in which NaN equals NaN, and −0 is not 0."""
-    dense = tensor.detach() if has_strided_layout(tensor) else tensor.to_dense()
+    dense = tensor.detach() if tensor.layout is torch.strided else tensor.to_dense()
     return dense.view(INTEGERS[dense.itemsize]) if is_float(dense) else dense
-
-
-def fill_empty_axes(tensor: Tensor) -> Tensor:
-    """Return a tensor with one element along each empty axis."""
-    return tensor if tensor.numel() else tensor.new_zeros([max(n, 1) for n in tensor.shape])
 
 
 def double_single_axes(name: str, inputs: Inputs) -> Inputs:
@@ -250,16 +235,6 @@ def differ(inputs: Any, others: Any) -> bool:
         before.dtype != after.dtype or not torch.equal(bits(before), bits(after))
         for before, after in zip(tensors(inputs), tensors(others), strict=True)
     )
-
-
-def without_negative_zeros(tensor: Tensor) -> Tensor:
-    """Return a tensor with 0 in place of −0."""
-    return tensor + 0.0 if is_float(tensor) else tensor
-
-
-def as_float32(tensor: Tensor) -> Tensor:
-    """Return a floating-point tensor as float32."""
-    return tensor.float() if is_float(tensor) else tensor
 
 
 def rescale_extremes(tensor: Tensor) -> Tensor:
@@ -300,10 +275,12 @@ def change_each_tensor(change: Callable[[Tensor], Tensor]) -> Change:
 EDGES: dict[str, Change] = {
     "layout": change_each_tensor(Tensor.clone),
     "gradients": change_each_tensor(Tensor.detach),
-    "empty": change_each_tensor(fill_empty_axes),
+    "empty": change_each_tensor(
+        lambda x: x if x.numel() else x.new_zeros([max(n, 1) for n in x.shape])
+    ),
     "single": double_single_axes,
-    "negative zero": change_each_tensor(without_negative_zeros),
-    "dtype": change_each_tensor(as_float32),
+    "negative zero": change_each_tensor(lambda x: x + 0.0 if is_float(x) else x),
+    "dtype": change_each_tensor(lambda x: x.float() if is_float(x) else x),
     "range": change_each_tensor(rescale_extremes),
     "ties": change_each_tensor(separate_ties),
 }

@@ -57,17 +57,12 @@ def count_tests_by_function_and_kind(
     seen = {item.path for item in collected}
     for file in (file for file in HERE.rglob("test_*.py") if file not in seen):
         if file.relative_to(HERE).parts[0] not in OURS:
+            calls_by_name, named = may_call_any(file, frozenset()), functions_in_text(file)
             for impl in impls:
-                names = functions_tested_in(file, impl)
+                offered = impl.judged - impl.lacks
+                names = offered if calls_by_name else offered & named
                 found.update((impl.name, name, kind_of(file)) for name in names)
     return Counter({of: n for of, n in found.items() if of[2] != "errors" or level == "errors"})
-
-
-def functions_tested_in(file: Path, impl: Implementation) -> frozenset[str]:
-    """Return the functions of a module that the tests of a file may call."""
-    offered = impl.judged - impl.lacks
-    calls_by_name = may_call_any(file, frozenset())
-    return offered if calls_by_name else offered & functions_in_text(file)
 
 
 def run_state_by_kind(existing: Tests, ran: Tests, module: str, name: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import reference
 from spec_tests.record_conversion import RECORDS
-from spec_tests.report.calls import count_elements, has_strided_layout
+from spec_tests.report.calls import count_elements
 
 PLAIN = (torch.float32, torch.int64, torch.bool)
 """The dtypes that `torch.tensor` gives to floats, integers and booleans."""
@@ -58,8 +58,11 @@ def literal(value: Any, alias: str = "reference", own: dict[type, type] | None =
         if kind in RECORDS:
             home = alias if own and kind in own else "reference"
             shown = zip(kind._fields, value, parts, strict=True)
+            usual = kind._field_defaults
             fields = ", ".join(
-                f"{n}={text}" for n, part, text in shown if not has_default(value, n, part)
+                f"{n}={text}"
+                for n, part, text in shown
+                if n not in usual or not equals_default(part, usual[n])
             )
             return f"{home}.{kind.__name__}({fields})"
         inner = ", ".join(parts) + "," * (isinstance(value, tuple) and len(parts) == 1)
@@ -71,14 +74,9 @@ def literal(value: Any, alias: str = "reference", own: dict[type, type] | None =
     return repr(value)
 
 
-def has_default(record: Any, field: str, value: Any) -> bool:
-    """Whether a field has its default, so that the source can omit it."""
-    return field in record._field_defaults and equals_default(value, record._field_defaults[field])
-
-
 def tensor_literal(value: Tensor) -> str:
     """Return Python source of a tensor, with its dtype, and its strides if not contiguous."""
-    if not has_strided_layout(value):
+    if value.layout is not torch.strided:
         return f"{tensor_literal(value.to_dense())}.to_sparse()"
     dtype = "" if value.dtype in PLAIN else f", dtype={value.dtype}"
     if not value.numel():
@@ -159,13 +157,8 @@ def first_difference(
         return "", expected, actual
     cut = any(len(result_as_text(value)) > LIMIT for value in (expected, actual))
     if expected.shape == actual.shape and (expected.numel() > WHOLE or cut):
-        at = index_of_largest_difference(expected, actual)
+        apart = (expected.double() - actual.double()).abs().nan_to_num(torch.inf, posinf=torch.inf)
+        apart[expected.isnan() & actual.isnan() | (expected == actual)] = 0
+        at = [int(at) for at in torch.unravel_index(apart.argmax(), apart.shape)]
         return str(at), expected[tuple(at)], actual[tuple(at)]
     return "", expected, actual
-
-
-def index_of_largest_difference(expected: Tensor, actual: Tensor) -> list[int]:
-    """Return the index of the largest difference between two tensors."""
-    apart = (expected.double() - actual.double()).abs().nan_to_num(torch.inf, posinf=torch.inf)
-    apart[expected.isnan() & actual.isnan() | (expected == actual)] = 0
-    return [int(at) for at in torch.unravel_index(apart.argmax(), apart.shape)]

@@ -1,6 +1,6 @@
 """The claim of a failed test as a sentence, with a minimal failing call and its likely cause."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -145,14 +145,12 @@ def matching_mutants(call: Call) -> list[str]:
         mutants = dict.fromkeys(mutant for name in homes for mutant in mutants_about(name))
         for fault, module in () if found else mutants:
             mutant = getattr(module, call.name)
-            if explains(mutant, call) and not any(is_refuted(mutant, other) for other in right):
+            if explains(mutant, call) and all(
+                explains(mutant, other) or fault_kind(other.name, other.inputs, other.outcome)
+                for other in right
+            ):
                 found.append(fault)
     return found
-
-
-def is_refuted(mutant: Callable[..., Any], call: Call) -> bool:
-    """Whether a call's outcome is right and a mutant gives another one."""
-    return not explains(mutant, call) and not fault_kind(call.name, call.inputs, call.outcome)
 
 
 @cache

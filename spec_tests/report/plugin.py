@@ -1,10 +1,11 @@
 """The pytest plugin of the report: it diagnoses failing calls and prints a card a function."""
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -162,9 +163,10 @@ class Plugin:
             terminalreporter.stats, self.impls, self.existing, self.config
         )
         terminal.write(terminalreporter, report, self.config)
-        for option, text in (("--report-json", report_data.as_json), ("--report-html", html.page)):
+        as_json = partial(json.dumps, indent=1, ensure_ascii=False)
+        for option, text in (("--report-json", as_json), ("--report-html", html.page)):
             if file := self.config.getoption(option):
-                write_atomically(Path(file), text(report))
+                write_atomically(Path(file), text(report).rstrip() + "\n")
 
 
 def memory_limit(impl: Implementation) -> AbstractContextManager[None]:

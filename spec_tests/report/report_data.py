@@ -1,6 +1,5 @@
 """The report as data: the functions of each module, their failures by cause, and the equations."""
 
-import json
 import platform
 import re
 import tomllib
@@ -413,8 +412,3 @@ def lines_on_tests_not_run(module: dict[str, Any]) -> list[str]:
 def names_or_count(names: list[str]) -> str:
     """Return up to three names, and the number of further ones."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def as_json(report: dict[str, Any]) -> str:
-    """Return the report as JSON that follows `report.schema.json`."""
-    return json.dumps(report, indent=1, ensure_ascii=False) + "\n"

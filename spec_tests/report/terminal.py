@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -31,16 +32,10 @@ def write(reporter: pytest.TerminalReporter, report: dict[str, Any], config: pyt
         ):
             continue
         reporter.section(f"{module['module']} · {suite['name']} {suite['version']}", bold=True)
-        for card in module["functions"]:
-            if card["failures"]:
-                for line, colour in card_lines(card):
-                    reporter.write_line(line, **colour)
-        for failure in module["elsewhere"]:
-            for line, colour in failure_lines(1, failure):
-                reporter.write_line(line, **colour)
-        for line, colour in verdict_lines(
-            module, report["level"], named, bool(config.getoption("--complete"))
-        ):
+        complete = bool(config.getoption("--complete"))
+        parts = [card_lines(card) for card in module["functions"] if card["failures"]]
+        parts += [failure_lines(1, failure) for failure in module["elsewhere"]]
+        for line, colour in chain(*parts, verdict_lines(module, report["level"], named, complete)):
             reporter.write_line(line, **colour)
 
 
@@ -126,7 +121,8 @@ def claim_lines(claim: dict[str, Any], whole: bool) -> Iterator[Line]:
         yield f"     expected to fail: {claim['expected_to_fail']}", PLAIN
     lines = claim["snippet"].splitlines()
     for line in lines:
-        yield f"         {line if whole else shorten_line(line)}".rstrip(), FAINT
+        shown = line if whole or len(line) < WIDE else f"{line[:70]}{CUT}{line[-20:]}"
+        yield f"         {shown}".rstrip(), FAINT
     if not whole and any(len(line) >= WIDE for line in lines):
         yield f"         {CUT.strip()} is cut: --report-html or --report-json have it whole", FAINT
     if claim["expected"]:
@@ -139,18 +135,6 @@ def claim_lines(claim: dict[str, Any], whole: bool) -> Iterator[Line]:
 def labelled_paragraph(label: str, text: str) -> Iterator[Line]:
     """Yield the lines of a paragraph beside its label."""
     return wrap_paragraph(f"{label:<12}{text}", "     ", " " * 17)
-
-
-def shorten_line(line: str) -> str:
-    """Return a line, or the ends of one that is too long."""
-    return line if len(line) < WIDE else f"{line[:70]}{CUT}{line[-20:]}"
-
-
-def count_outcomes(counts: dict[str, int]) -> str:
-    """Return a line with the number of tests by outcome, as pytest counts them."""
-    said = ", ".join(f"{counts[end]} {end}" for end in ENDS if counts.get(end))
-    whole = count(sum(counts.values()), "test")
-    return f"{whole}: {said}; a test of several functions counts for each of them"
 
 
 def verdict_lines(
@@ -172,7 +156,10 @@ def verdict_lines(
         yield line, BAD if "fails" in line else PLAIN if "not all" in line else GOOD
     for line in lines_on_tests_not_run(module) if named else ():
         yield from wrap_paragraph(line, "")
-    yield count_outcomes(module["tests"]), PLAIN
+    tests = module["tests"]
+    said = ", ".join(f"{tests[end]} {end}" for end in ENDS if tests.get(end))
+    whole = count(sum(tests.values()), "test")
+    yield f"{whole}: {said}; a test of several functions counts for each of them", PLAIN
     for mended in module["mended"]:
         yield f"passes, though expected to fail ({mended['reason']}): {mended['test']}", BAD
     for line in lines_on_misspelt_names(module["misspelt"]):

@@ -104,7 +104,8 @@ def part(token: str, tokens: list[str]) -> Part:
     if name in ACCENTS:
         return Part(argument(tokens) + ACCENTS[name])
     if name in ALPHABETS:
-        letters = (LETTERLIKE[name].get(c) or capital(name, c) for c in argument(tokens))
+        first = ALPHABETS[name] - ord("A")
+        letters = (LETTERLIKE[name].get(c) or chr(first + ord(c)) for c in argument(tokens))
         return Part("".join(letters))
     if name in ("mathrm", "operatorname", "operatorname*"):
         return Part(raw_text(tokens), "name")
@@ -144,11 +145,6 @@ def matrix(kind: str, tokens: list[str]) -> str:
         rows += [""] * (end == "\\\\")
     raw_text(tokens)
     return f"{{ {'; '.join(rows)} }}" if kind == "cases" else f"({'; '.join(rows)})"
-
-
-def capital(alphabet: str, letter: str) -> str:
-    """Return a capital letter in a mathematical alphabet."""
-    return chr(ALPHABETS[alphabet] + ord(letter) - ord("A"))
 
 
 def join_with_spaces(parts: list[Part]) -> str:

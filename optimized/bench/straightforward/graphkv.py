@@ -93,12 +93,10 @@ def concatenate_heads(vectors: Tensor) -> Tensor:
     return vectors.movedim(-3, -2).flatten(-2)
 
 
-def refining(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return scores and keys of a layer, with a budget."""
-    return scored(keep=KEEP, count=COUNT)(tokens, dtype) | keys_alone(tokens, dtype)
-
-
-@row(refining, "8 key heads of 128, {} tokens, 153 sources, 16 neighbours")
+@row(
+    lambda n, dtype: scored(keep=KEEP, count=COUNT)(n, dtype) | keys_alone(n, dtype),
+    "8 key heads of 128, {} tokens, 153 sources, 16 neighbours",
+)
 def graphkv_refine(scores: Tensor, keys: Tensor, keep: int, count: int) -> Tensor:
     """Multiply the mean score of each token by what its sources leave."""
     unit = F.normalize(keys[0].movedim(0, 1).flatten(1).float(), dim=-1)

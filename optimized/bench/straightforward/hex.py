@@ -83,12 +83,7 @@ def dequantise(codes: Tensor, steps: Tensor, minima: Tensor) -> Tensor:
     return torch.addcmul(minima[..., None], codes, steps[..., None])
 
 
-def to_restore(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return a layer to quantise."""
-    return layer(tokens, dtype) | dict(bits=BITS)
-
-
-@row(to_restore, LAYER)
+@row(lambda tokens, dtype: layer(tokens, dtype) | dict(bits=BITS), LAYER)
 def kcvt(keys: Tensor, values: Tensor, bits: int) -> tuple[Tensor, Tensor]:
     """Quantise keys by channel and values by token, and restore both."""
     by_channel = dequantise(*quantise(keys.mT, bits)).mT.to(keys.dtype)
@@ -200,12 +195,8 @@ def held(tokens: int, dtype: torch.dtype) -> Inputs:
 @row(held, LAYER)
 def hex_read(cache: kv.HexCache) -> tuple[Tensor, Tensor]:
     """Restore the block; its static mask is at hand."""
-    return hex_reconstruct(cache.blocks[0], static_of(cache))
-
-
-def static_of(cache: kv.HexCache) -> Tensor:
-    """Return the static mask of the only block."""
-    return static_mask(cache.blocks[0].dynamic.shape[-1], cache.config.density)
+    (block,) = cache.blocks
+    return hex_reconstruct(block, static_mask(block.dynamic.shape[-1], cache.config.density))
 
 
 @cache

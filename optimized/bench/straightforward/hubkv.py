@@ -7,7 +7,6 @@ from torch import Tensor
 import optimized as kv
 from optimized.bench.straightforward.rows import (
     KV_HEADS,
-    Inputs,
     both_ends,
     importance,
     quarter,
@@ -50,24 +49,17 @@ def selectivity(scores: Tensor) -> Tensor:
     return variance.sqrt() / (mean + 1e-6)
 
 
-def of_heads(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return the selectivity of heads, as many as there would be tokens."""
-    return dict(selectivity=importance(0, tokens // 8, 8).to(dtype))
-
-
-@row(of_heads, "{}/8 layers of 8 heads")
+@row(
+    lambda tokens, dtype: dict(selectivity=importance(0, tokens // 8, 8).to(dtype)),
+    "{}/8 layers of 8 heads",
+)
 def head_weights(selectivity: Tensor) -> Tensor:
     """Take the root of the share of the mean, within bounds."""
     wide = selectivity.float()
     return (wide / wide.mean(-1, keepdim=True)).sqrt().clamp(0.8, 1.2)
 
 
-def weights_of(scores: Tensor) -> Tensor:
-    """Return the weight of each head."""
-    return importance(1, 1, KV_HEADS).to(scores.dtype)
-
-
-@row(scored(weights=weights_of), SHAPE)
+@row(scored(weights=lambda scores: importance(1, 1, KV_HEADS).to(scores.dtype)), SHAPE)
 def calibrate(scores: Tensor, weights: Tensor) -> Tensor:
     """Multiply."""
     return scores * weights[..., None]

@@ -6,28 +6,22 @@ from torch import Tensor
 
 import optimized as kv
 from optimized.bench.straightforward.hex import dequantise, pack_bits, quantise, unpack_bits
-from optimized.bench.straightforward.rows import KV_HEADS, WIDTH, Inputs, layer, normal, row
+from optimized.bench.straightforward.rows import KV_HEADS, WIDTH, layer, normal, row
 from optimized.bench.straightforward.selection import marked
 
 
-def rows_alone(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return rows with outliers."""
-    return dict(x=normal(0, KV_HEADS * WIDTH, tokens).to(dtype))
-
-
-@row(rows_alone, "1024 rows of {}")
+@row(lambda tokens, dtype: dict(x=normal(0, KV_HEADS * WIDTH, tokens).to(dtype)), "1024 rows of {}")
 def outlier_mask(x: Tensor) -> Tensor:
     """Mark one percent at each end."""
     ends = (x.topk(x.shape[-1] // 100, largest=end, sorted=False) for end in (True, False))
     return marked(x, torch.cat([end.indices for end in ends], -1))
 
 
-def matrices(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return a matrix of each head."""
-    return dict(x=normal(0, KV_HEADS, tokens, WIDTH).to(dtype), rank=4)
-
-
-@row(matrices, "8 heads of 128, {} tokens, rank 4", compared=lambda found: found[0] @ found[1].mT)
+@row(
+    lambda tokens, dtype: dict(x=normal(0, KV_HEADS, tokens, WIDTH).to(dtype), rank=4),
+    "8 heads of 128, {} tokens, rank 4",
+    compared=lambda found: found[0] @ found[1].mT,
+)
 def low_rank(x: Tensor, rank: int) -> Tensor:
     """Iterate from a few columns, the same as ours, and multiply the factors."""
     wide = x.float()
@@ -59,18 +53,13 @@ def kivi_prefill(keys: Tensor, values: Tensor, bits: int) -> list[Tensor]:
     return grouped(keys.unflatten(2, (-1, 32)).mT.contiguous()) + grouped(values[:, :, :-32])
 
 
-def stored(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return KIVI's cache of a layer."""
-    return dict(cache=kv.kivi_prefill(**layer(tokens, dtype), bits=4))
-
-
 def ungrouped(words: Tensor, steps: Tensor, minima: Tensor, length: int) -> Tensor:
     """Return what `grouped` was given."""
     codes = unpack_bits(words, 4, length).unflatten(-1, (-1, 32))
     return dequantise(codes, steps, minima).flatten(-2)
 
 
-@row(stored, LAYER)
+@row(lambda tokens, dtype: dict(cache=kv.kivi_prefill(**layer(tokens, dtype), bits=4)), LAYER)
 def kivi_read(cache: kv.KiviCache) -> tuple[Tensor, Tensor]:
     """Restore both, and append what is exact."""
     keys = ungrouped(cache.key_words, cache.key_steps, cache.key_minima, 32).mT.flatten(2, 3)

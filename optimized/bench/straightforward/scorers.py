@@ -172,12 +172,10 @@ def h2o_mass(queries: Tensor, keys: Tensor) -> Tensor:
     return of_groups(attention_weights(queries, keys)).sum((2, 3))
 
 
-def mass_drawn(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return an attention mass and a budget."""
-    return dict(mass=importance(3, 1, KV_HEADS, tokens).to(dtype), keep=tokens // 4)
-
-
-@row(mass_drawn, "8 heads, {} tokens")
+@row(
+    lambda n, dtype: dict(mass=importance(3, 1, KV_HEADS, n).to(dtype), keep=n // 4),
+    "8 heads, {} tokens",
+)
 def h2o(mass: Tensor, keep: int) -> tuple[Tensor, Tensor]:
     """Protect the last half of the budget."""
     tokens = mass.shape[-1]

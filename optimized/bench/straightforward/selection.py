@@ -47,12 +47,10 @@ def retain(scores: Tensor, keep: int) -> Tensor:
     return marked(scores, scores.topk(keep, sorted=False).indices)
 
 
-def to_evict(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return a layer and a mask of a quarter."""
-    return layer(tokens, dtype) | dict(kept=kv.retain(**scored(keep=quarter)(tokens, dtype)))
-
-
-@row(to_evict, LAYER + "a quarter kept")
+@row(
+    lambda n, dtype: layer(n, dtype) | dict(kept=kv.retain(**scored(keep=quarter)(n, dtype))),
+    LAYER + "a quarter kept",
+)
 def evict(keys: Tensor, values: Tensor, kept: Tensor) -> tuple[Tensor, ...]:
     """Select the rows of the mask."""
     rows = kept.flatten().nonzero()[:, 0]

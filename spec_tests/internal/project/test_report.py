@@ -71,83 +71,26 @@ def card_of(report, name):
 def test_a_card_has_a_heading_and_a_likely_mistake_for_each_cause(account):
     printed, report, _ = account
     hubs, gates = card_of(report, "hub_mask"), card_of(report, "gate")
-    found = {failure["heading"]: failure for failure in hubs["failures"]}
-    assert (
-        [*found]
-        == [failure["heading"] for failure in hubs["failures"]]
-        == [
-            "wrong values where numbers tie",
-            "crashes on empty input",
-            "missing errors",
-            "errors of another type",
-        ]
-    )
-    assert len(found["crashes on empty input"]["claims"]) > 2
-    ties = found["wrong values where numbers tie"]
+    ties, crashes, *_ = hubs["failures"]
+    assert [(failure["kind"], failure["edge"]) for failure in hubs["failures"]] == [
+        ("wrong values", "ties"),
+        ("crashes", "empty"),
+        ("missing errors", None),
+        ("errors of another type", None),
+    ]
+    assert len(crashes["claims"]) > 2
     assert ties["causes"] == ["every token of a plateau is a hub"]
     assert [failure["edge"] for failure in gates["failures"]][:2] == [None, "ties"]
     assert "the ratio itself mixes, not its power" in gates["failures"][0]["causes"]
     reached = [card_of(report, name)["reached"] for name in ("hub_mask", "gate", "kept_count")]
     assert reached == ["values", None, "errors"]
-    assert printed.count("  It also does not refuse a bad `radius`") == 1
-    assert "HubKV-15 fails" in printed
+    assert "  It also does not refuse a bad `radius`" in printed
     assert "HubKV also fails at edges: HubKV-6, " in printed
-    assert "kept_count  passes   passes   passes" in printed
     assert "Traceback" not in printed
-    assert "detects" not in printed
-    lines = printed.splitlines()
-    assert len(lines) < 150
-    assert max(map(len, lines)) <= 400
+    assert len(printed.splitlines()) < 150
     told = report["modules"][0]["equations"]
-    assert told["HubKV-6"] == outcome("passes", "fails", "fails")
+    assert told["HubKV-6"] == dict(values="passes", edges="fails", errors="fails")
     assert told["HubKV-15"]["values"] == "fails"
-
-
-def test_a_likely_cause_gives_the_result_of_most_inputs():
-    shown, other = ({"hunts": "a hunted mistake", "snippet": "…", "lies": ()} for _ in range(2))
-    assert not report_data.likely_mutants([shown, other | {"lies": ["a lie"]}])
-    alike = shown | {"lies": ["a lie"]}
-    assert not report_data.likely_mutants([alike, other])
-    assert report_data.likely_mutants([alike, alike, other]) == ["a lie"]
-
-
-COMPOSED = """
-import reference
-
-def hub_mask(scores, radius=2, protected=None):
-    return reference.hub_mask(scores, radius, protected) & False
-
-def smd(scores, radius=2, gamma=0.5, protected=None):
-    return reference.discount(scores, hub_mask(scores, radius, protected), gamma)
-
-def knorm(keys):
-    return keys
-"""
-
-
-@pytest.fixture(scope="module")
-def composed(suite, elsewhere):
-    """An agreement-only run on a wrong function and one that is composed of it."""
-    (elsewhere / "composed.py").write_text(COMPOSED)
-    words = ("-k", "test_agrees_with_reference or test_calling_convention", "--level", "edges")
-    done = suite("composed", *words, "--report-json", "composed.json", only=EVERY[:1])
-    return done.stdout, json.loads((elsewhere / "composed.json").read_text())
-
-
-def test_what_follows_from_another_function_is_folded_under_its_name(composed):
-    printed, report = composed
-    follows = "smd fails 1 of 2 tests\n  follows from hub_mask, which fails too: gives the refer"
-    assert follows in printed
-    assert "composed.smd(" not in printed
-    assert {f["follows"][0] for f in card_of(report, "smd")["failures"]} == {"hub_mask"}
-    assert report["modules"][0]["equations"]["HubKV-6"]["values"] == "fails"
-    assert "hub_mask fails 1 of 2 tests" in printed
-    assert "\n4 tests: 2 failed, 2 passed; " in printed
-    assert printed.count("HubKV-6, HubKV §3.3") == 0
-    assert printed.count("  HubKV-6: ") == 1
-    (row,) = (line for line in printed.splitlines() if line.startswith("hub_mask  "))
-    assert row.split()[1:3] == ["fails", "–"]
-    assert "tested only with --ours: knorm" in printed
 
 
 def test_an_answer_follows_only_if_the_specification_gives_it_with_theirs():
@@ -195,67 +138,11 @@ def test_each_least_input_runs_when_pasted_and_prints_what_the_report_says(accou
     assert crashed.stderr.splitlines()[-1] == crashes["claims"][0]["got"]
 
 
-def test_the_report_says_the_equation_as_printed_its_section_and_the_version(account):
-    card = card_of(account[1], "gate")
-    assert card["printed"] == [r"\lambda = r^p, \qquad z_i = (1 - \lambda)\, s_i + \lambda\, u_i"]
-    assert {"id": "HubKV-10", "where": "HubKV §3.3"}.items() <= card["equations"][0].items()
-    assert account[1]["suite"] == {"name": "kvspec", "version": report_data.suite_version()}
-    for form in (account[0], account[2]):
-        assert f"kvspec {report_data.suite_version()}" in form
-        assert "λ = r^p,  z_i = (1 − λ) s_i + λ u_i" in form
-
-
-ODD = """
-import torch
-
-class Odd:
-    def __repr__(self):
-        raise RuntimeError("no words")
-
-def kept_count(pool, ratio):
-    return Odd()
-
-def gate(scores, corrected, ratio, power=2.0):
-    return corrected + torch.randn(())
-"""
-
-
-def test_an_answer_without_words_or_of_chance_is_a_failure_like_another(suite, elsewhere):
-    (elsewhere / "odd.py").write_text(ODD)
-    done = suite("odd", "-k", "gate or kept_count", only=(*EVERY, "retain"))
-    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stderr
-    assert "INTERNALERROR" not in done.stdout
-    for name in ("kept_count", "gate"):
-        assert f"{name} fails" in done.stdout
-
-
 def test_the_first_failure_of_a_run_is_the_easiest_to_read(suite):
     done = suite("theirs:wrong", "-x", only=EVERY)
     assert "vector: " in done.stdout
     assert "1 failed" in done.stdout
     assert "test_laws" not in done.stdout
-
-
-def outcome(values, edges="passes", errors=None):
-    """Return the verdict of an equation at each level."""
-    return dict(values=values, edges=edges, errors=errors)
-
-
-def test_an_equation_passes_or_fails_on_ordinary_input_and_the_rest_stands_beside_it():
-    seen = {
-        "HubKV-6": outcome("passes", "fails"),
-        "HubKV-7": outcome("in part", "not run"),
-        "HubKV-10": outcome("fails", "untested", "fails"),
-        "HubKV-16": outcome("untested"),
-        "HubKV-17": outcome("untested"),
-        "HEX-3.2c": outcome("passes"),
-    }
-    assert report_data.lines_by_paper(seen) == [
-        "HubKV: HubKV-10 fails; 1 of 5 equations offered pass; not all tests were run of HubKV-7; "
-        "not judged, since others fail: HubKV-16, HubKV-17",
-        "HubKV also fails at edges: HubKV-6; at errors: HubKV-10",
-        "HEX: 1 of 1 equations offered pass",
-    ]
 
 
 def test_the_json_is_of_the_form_that_its_schema_says(account):
@@ -358,26 +245,12 @@ def test_a_law_that_breaks_says_what_it_compares_beside_the_call_that_gave_it(py
     assert_equal((fault.expected, fault.got), (DISCOUNT["scores"], first))
 
 
-def test_several_minus_infinities_are_ties_in_large_calls_too():
-    def last_of_equals(scores, *_, keep):
-        return reference.retain(scores.flip(-1), keep=keep).flip(-1)
-
-    scores = torch.tensor([0.5, -torch.inf, -torch.inf, 0.25]).repeat(2**14)
-    fault = fault_of("retain", last_of_equals, dict(scores=scores, keep=3 * 2**14))
-    assert (fault.kind, fault.edge) == ("wrong values", "ties")
-
-
 def test_of_a_large_result_the_element_with_the_largest_difference_is_shown():
     expected = torch.linspace(0.1, 0.2, 60, dtype=torch.float64)
     actual = expected.index_fill(0, torch.tensor(59), 7)
-    where, right, wrong = first_difference([1, expected], [1, actual], are_equal)
-    assert (where, wrong) == ("[1][59]", 7)
-    assert_equal(right, expected[59])
-    actual = torch.zeros(3, 40) + 1e-7
-    actual[1, 2] = -torch.inf
+    assert first_difference([1, expected], [1, actual], are_equal) == ("[1][59]", expected[59], 7)
+    actual = (torch.zeros(120) + 1e-7).index_fill(0, torch.tensor(42), -torch.inf).view(3, 40)
     assert first_difference(torch.zeros(3, 40), actual, are_equal) == ("[1, 2]", 0, -torch.inf)
-    actual[2, 0] = torch.nan
-    assert first_difference(torch.zeros(3, 40), actual, are_equal)[0] == "[1, 2]"
 
 
 def in_place(scores, hubs, gamma=0.5):
@@ -433,22 +306,6 @@ def test_a_lie_is_named_only_if_it_gives_every_result_of_the_module(monkeypatch)
     right.outcome = reference.discount(DISCOUNT["scores"], DISCOUNT["hubs"])
     monkeypatch.setitem(UNFAULTED, "discount", {"another test": [right]})
     assert "hubs are discounted too" not in matching_mutants(one.call)
-
-
-def test_cuts_that_take_another_edge_are_taken_back_alone():
-    def smd(scores, radius=2, gamma=0.5, protected=None):
-        wrong = protected is not None and scores.numel() > len(scores.unique())
-        few = scores.numel() < 2
-        return reference.smd(scores, radius, gamma, protected) + float(wrong or few)
-
-    x = dict(scores=torch.ones(8), radius=3, protected=torch.zeros(8) > 0)
-    fault = fault_of("smd", smd, x)
-    assert fault.edge == "ties"
-    assert fault.call
-    small = shrink_fault(fault, fault.call)
-    assert small.call
-    assert small.call.inputs["scores"].shape == (2,)
-    assert "radius" not in small.call.inputs
 
 
 VALUES = [
