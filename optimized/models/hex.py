@@ -39,7 +39,7 @@ class HexLayer(RestoringLayer):
     @property
     def cache(self) -> Any:
         """Return the cache in the layout of the specification; row by row for a padded batch."""
-        return converted(self.held, "cache")
+        return stored(self.held)
 
     def start(self, query: Tensor, keys: Tensor, values: Tensor) -> optimized.HexCache:
         """Return the compressed cache of the first tokens."""
@@ -71,7 +71,7 @@ class HexLayer(RestoringLayer):
 
     def settle(self) -> None:
         """Leave memory that steps write in place, so that a copy shares none."""
-        self.held = converted(self.held, "settled")
+        self.held = settled(self.held)
 
     def room(self, new: int) -> int:
         """Return how many tokens fit before a block is full."""
@@ -87,11 +87,18 @@ class HexLayer(RestoringLayer):
         self.held = self.kv.hex_append(self.held, query, keys, values)
 
 
-def converted(held: Any, method: str) -> Any:
-    """Return what a method returns of a cache that has it, or of each such cache of a tuple."""
+def stored(held: Any) -> Any:
+    """Return a cache, or each cache of a tuple, in the layout of the specification."""
     if type(held) is tuple:
-        return tuple(converted(one, method) for one in held)
-    return getattr(held, method)() if hasattr(held, method) else held
+        return tuple(map(stored, held))
+    return held.cache() if hasattr(held, "cache") else held
+
+
+def settled(held: Any) -> Any:
+    """Return a cache, or each cache of a tuple, that no step changes in place."""
+    if type(held) is tuple:
+        return tuple(map(settled, held))
+    return held.settled() if hasattr(held, "settled") else held
 
 
 class HexTransformersCache(AttendingCache):

@@ -112,7 +112,7 @@ def test_a_needle_has_the_length_asked_for_and_can_be_read(on):
 
 
 def test_a_step_draws_the_same_batch_whenever_it_is_taken(on, name):
-    first, again, other = (train.batch(on, PLANS[name], 0, step) for step in (3, 3, 4))
+    first, again, other = (train.batch(on, PLANS[name], step) for step in (3, 3, 4))
     assert torch.equal(first[0], again[0])
     assert torch.equal(first[1], again[1])
     assert not torch.equal(first[0], other[0])
