@@ -80,7 +80,7 @@ REFUSALS = dict(
         dict(tokens=12, channels=16, density=0.25, near=False),
         [
             infeasible,
-            Refusal("density", 0.125, ValueError, "at least 3"),
+            Refusal("density", 0.0, ValueError, "at least 3"),
         ],
     ),
     random_expander=(
