@@ -7,7 +7,7 @@ import torch
 
 import optimized
 import reference
-from spec_tests.accuracy import assert_as_accurate, assert_equal
+from spec_tests.accuracy import assert_as_accurate, assert_equal, assert_near
 from spec_tests.internal.models.random_model import (
     PADDING,
     TOKENS,
@@ -119,7 +119,7 @@ def test_graphkv_compares_the_queries_of_all_tokens(kind, chunk):
     for layer, step, scored in zip(cache.layers, steps, scores.scored, strict=True):
         more: dict[str, Any] = dict(keep=12, queries=step.queries, valid=mask.bool())
         kept = reference.select(step.keys, step.values, scored, refinement=settings, **more)
-        assert torch.allclose(layer.keys, step.keys[kept].view_as(layer.keys), atol=1e-4)
+        assert_near(layer.keys, step.keys[kept].view_as(layer.keys))
 
 
 def test_kvzip_hears_the_model_repeat_what_it_read():
