@@ -158,9 +158,9 @@ def refine_and_retain(
     If `joint`, all heads keep one set, by the sum of their scores; the budget excludes `shields`.
     """
     kept = torch.zeros_like(shields)
-    for number, place in unpadded_row_indices(scored.scores, scope, valid):
-        one, shield = Scored(scored.scores[place], scored.protected[place]), shields[place]
-        compared = {name: x[place] for name, x in vectors.items()}
+    for number, index in unpadded_row_indices(scored.scores, scope, valid):
+        row, shield = Scored(scored.scores[index], scored.protected[index]), shields[index]
+        compared = {name: x[index] for name, x in vectors.items()}
         pools = shield.flatten(-AXES[scope])
         budgets = row_budgets(keep, ratio, number, pools)
         total, heads = int(budgets.sum()), prod(shield.shape[:-1])
@@ -168,10 +168,10 @@ def refine_and_retain(
             budgets = (budgets + pools.sum(-1)).clamp(max=pools.shape[-1])
         require_budget_covers_protected(ratio, budgets, pools.sum(-1))
         removed = 1 - total / max(1, shield.numel()) if ratio is None else float(ratio)
-        refined = refine(one, refinement, keep=total // max(1, heads), ratio=removed, **compared)
+        refined = refine(row, refinement, keep=total // max(1, heads), ratio=removed, **compared)
         if joint:
             refined = refined.sum(-2, keepdim=True)[..., : shield.shape[-1]]
-        kept[place] = retain(refined, shield, keep=budgets, scope=scope)
+        kept[index] = retain(refined, shield, keep=budgets, scope=scope)
     return kept
 
 

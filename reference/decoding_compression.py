@@ -138,9 +138,9 @@ def addable(cache: DecodingCache, mass: Tensor | None) -> None:
     """Refuse mass of another shape than the cache, or that gives an inadmissible score."""
     if mass is None:
         return
-    held = present(cache, stayed(cache))
-    checks.shaped("mass", mass, held.shape)
-    finite("mass", mass, held, cache.config.refinement is not None)
+    where = present(cache, stayed(cache))
+    checks.shaped("mass", mass, where.shape)
+    finite("mass", mass, where, cache.config.refinement is not None)
 
 
 @requires(prompt, left_padded)
@@ -178,8 +178,8 @@ def decoding_start(
     *batch, _, tokens = scores.shape
     valid = scores.new_ones(tokens, dtype=torch.bool) if valid is None else valid
     seen = valid.expand(*batch, tokens).sum(-1)
-    place = torch.arange(tokens, device=seen.device) - tokens + seen[..., None]
-    positions = place.clamp(min=-1)[..., None, :].expand(scores.shape)
+    position = torch.arange(tokens, device=seen.device) - tokens + seen[..., None]
+    positions = position.clamp(min=-1)[..., None, :].expand(scores.shape)
     view = DecodingView(keys, values, widen(scores), positions, positions >= 0)
     return compress_to_target(view, seen, config)
 
@@ -324,17 +324,17 @@ def survivors(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Tenso
     for _, row in unpadded_row_indices(
         view.scores, scope, there.any(0) if scope == "model" else there
     ):
-        here, place = view.present[row], view.positions[row]
+        here, positions = view.present[row], view.positions[row]
         if not here.any():
             continue
         tokens, heads = int(seen[row[:-2]].max()), here.shape[:-1].numel()
         length = tokens if config.length == "seen" else int(here.sum()) // heads
         window = length // 50 if config.recent is None else config.recent
         window = min(window, config.target - config.sinks)
-        shielded = here & at_ends(place, tokens, config.sinks, window)
-        one = Scored(view.scores[row], shielded | ~here)
+        shielded = here & at_ends(positions, tokens, config.sinks, window)
+        scored = Scored(view.scores[row], shielded | ~here)
         compared = {name: x[row] for name, x in vectors.items()}
-        refined = _refined(one, place, tokens, compared, config)
+        refined = _refined(scored, positions, tokens, compared, config)
         # an entry that a signal evicts still ranks above a missing one
         ranked = refined.clamp(min=torch.finfo(refined.dtype).min).masked_fill(~here, -torch.inf)
         pools = here.flatten(-AXES[scope])
@@ -345,21 +345,25 @@ def survivors(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Tenso
 
 
 def _refined(
-    one: Scored, place: Tensor, tokens: int, vectors: dict[str, Tensor], config: DecodingConfig
+    scored: Scored,
+    positions: Tensor,
+    tokens: int,
+    vectors: dict[str, Tensor],
+    config: DecodingConfig,
 ) -> Tensor:
     """Refine one row, where neighbours are those in the cache or those in the text."""
     ratio = max(0.0, 1 - config.target / max(1, tokens)) if config.ratio is None else config.ratio
     if not config.original_positions or isinstance(config.refinement, GraphSettings):
-        return refine(one, config.refinement, keep=config.target, ratio=ratio, **vectors)
-    text = scatter_to_positions(one, place, tokens)
+        return refine(scored, config.refinement, keep=config.target, ratio=ratio, **vectors)
+    text = scatter_to_positions(scored, positions, tokens)
     refined = refine(text, config.refinement, keep=config.target, ratio=ratio)
-    return refined.gather(-1, place.clamp(min=0))
+    return refined.gather(-1, positions.clamp(min=0))
 
 
-def scatter_to_positions(one: Scored, place: Tensor, tokens: int) -> Scored:
+def scatter_to_positions(scored: Scored, positions: Tensor, tokens: int) -> Scored:
     """Scatter entries to their positions in the text; all other positions are protected."""
-    line = (*place.shape[:-1], tokens + 1)  # the extra place receives missing entries
-    where = place.masked_fill(place < 0, tokens)
-    scores = one.scores.new_zeros(line).scatter(-1, where, one.scores)
-    outside = one.protected.new_ones(line).scatter(-1, where, one.protected)
+    line = (*positions.shape[:-1], tokens + 1)  # the extra column receives missing entries
+    where = positions.masked_fill(positions < 0, tokens)
+    scores = scored.scores.new_zeros(line).scatter(-1, where, scored.scores)
+    outside = scored.protected.new_ones(line).scatter(-1, where, scored.protected)
     return Scored(scores[..., :tokens], outside[..., :tokens])

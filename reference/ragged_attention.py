@@ -69,20 +69,20 @@ def ragged_attention(
     output = torch.zeros_like(queries)
     for head in np.ndindex(*queries.shape[:-2]):
         *row, h = head
-        place = (*row, h // group)
-        number = int(np.ravel_multi_index(place, keys.shape[:-2]))
+        index = (*row, h // group)
+        number = int(np.ravel_multi_index(index, keys.shape[:-2]))
         kept = slice(int(cache.offsets[number]), int(cache.offsets[number + 1]))
         for t in range(count):
-            at = tokens - count + t
+            position = tokens - count + t
             seen = [
                 j
                 for j in range(tokens)
-                if not (causal and j > at)
-                and (valid is None or bool(valid[(*row, j)]) or (causal and j == at))
+                if not (causal and j > position)
+                and (valid is None or bool(valid[(*row, j)]) or (causal and j == position))
             ]
-            left = torch.cat([cache.keys[kept], keys[place][seen]])
-            read = torch.cat([cache.values[kept], values[place][seen]])
+            left = torch.cat([cache.keys[kept], keys[index][seen]])
+            read = torch.cat([cache.values[kept], values[index][seen]])
             if len(left):
-                one = queries[head][None, t, None]
-                output[head][t] = attention(one, left[None], read[None], False, scale)[0, 0]
+                query = queries[head][None, t, None]
+                output[head][t] = attention(query, left[None], read[None], False, scale)[0, 0]
     return output

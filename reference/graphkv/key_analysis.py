@@ -68,8 +68,8 @@ def cosine_distribution(
     number = max(1, len(first))
     mean = pairs.sum(-1) / number
     variance = (pairs - mean[..., None]).square().sum(-1) / number
-    place = ((pairs + 1) * (bins / 2)).long().clamp(max=bins - 1)
-    histogram = torch.stack([(place == bin).sum(-1) for bin in range(bins)], -1)
+    bin_of_pair = ((pairs + 1) * (bins / 2)).long().clamp(max=bins - 1)
+    histogram = torch.stack([(bin_of_pair == bin).sum(-1) for bin in range(bins)], -1)
     return CosineDistribution(mean, variance, histogram)
 
 

@@ -46,8 +46,8 @@ def hide_needle(
         E-G24: the depth percentage is a share of the text around the fact.
     """
     around = length - len(needle)
-    place = int(Fraction(str(depth)) * around)
-    return torch.cat([haystack[:place], needle, haystack[place:around]])
+    position = int(Fraction(str(depth)) * around)
+    return torch.cat([haystack[:position], needle, haystack[position:around]])
 
 
 def worded(answer: Tensor) -> None:

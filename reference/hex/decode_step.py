@@ -60,7 +60,7 @@ def hex_decode(
     while start < length:
         stop = min(length, start + buffer_space(cache))
         part = [x[..., start:stop, :] for x in (queries, keys, values)]
-        held = add_tokens(cache, *part[1:])
-        output[..., start:stop, :] = hex_attention(part[0], held).output
+        extended = add_tokens(cache, *part[1:])
+        output[..., start:stop, :] = hex_attention(part[0], extended).output
         cache, start = hex_append(cache, *part), stop
     return HexDecoded(output, cache)

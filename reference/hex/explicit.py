@@ -87,13 +87,13 @@ def lps_graph(prime: FromFive, modulus: FromFive) -> Bool[Tensor, "vertices vert
 
 
 def _edges(prime: int, modulus: int, sources: list[Matrix], targets: list[Matrix]) -> Tensor:
-    place = {matrix: i for i, matrix in enumerate(targets)}
+    column_of = {matrix: i for i, matrix in enumerate(targets)}
     mask = torch.zeros(len(sources), len(targets), dtype=torch.bool)
     generators = [_generator(quaternion, modulus) for quaternion in _quaternions(prime)]
     for i, (a, b, c, d) in enumerate(sources):
         for e, f, g, h in generators:
             image = (a * e + b * g, a * f + b * h, c * e + d * g, c * f + d * h)
-            mask[i, place[_projective(image, modulus)]] = True
+            mask[i, column_of[_projective(image, modulus)]] = True
     return mask
 
 

@@ -71,8 +71,8 @@ def attention_mass(
     for q in range(count):
         seen = tokens - count + q + 1 if causal else tokens
         query = queries[..., q : q + 1, :]
-        known = known_of(log_sum_exp, slice(q, q + 1))
-        weights = attention_weights(query, keys[..., :seen, :], causal, log_sum_exp=known)
+        log_sum = known_of(log_sum_exp, slice(q, q + 1))
+        weights = attention_weights(query, keys[..., :seen, :], causal, log_sum_exp=log_sum)
         for i in range(queries.shape[-3]):
             mass[..., :seen] += weights[..., i, 0, :]
     checks.refuse_overflow("queries", mass)

@@ -133,16 +133,16 @@ class MaskStore:
         offsets, columns = packed[2 : tokens + 3], packed[tokens + 3 :]
         rows = np.diff(offsets)
         if tile:
-            held, times = offsets[block], tokens // block
+            entries, times = offsets[block], tokens // block
             same = np.array_equal(rows, np.tile(rows[:block], times))
-            if not same or not np.array_equal(columns, np.tile(columns[:held], times)):
+            if not same or not np.array_equal(columns, np.tile(columns[:entries], times)):
                 return False
-            first = np.concatenate([[block, channels], offsets[: block + 1], columns[:held]])
+            first = np.concatenate([[block, channels], offsets[: block + 1], columns[:entries]])
             return self.is_expander(first, density, near, False, block)
         degrees = biregular_degrees(tokens, channels, density, near)
-        more = np.bincount(columns, minlength=channels) - degrees.channel
+        excess = np.bincount(columns, minlength=channels) - degrees.channel
         uneven = tokens * degrees.token % channels > 0
-        if (rows != degrees.token).any() or (more < 0).any() or (more > uneven).any():
+        if (rows != degrees.token).any() or (excess < 0).any() or (excess > uneven).any():
             return False
         return uneven or min(degrees) < 3 or self.certified(_unpack(packed))
 

@@ -91,9 +91,9 @@ def subtile_codes(
     """
     generator = np.random.RandomState([seed, draw, 2])
     codes = np.zeros((heads, tokens // subtile), np.int64)
-    for place in np.ndindex(codes.shape):
+    for index in np.ndindex(codes.shape):
         multiplier, offset, second, last = generator.randint(0, width, 4, dtype=np.int64).tolist()
-        codes[place] = (multiplier | 1) + (offset << 8) + ((second | 1) << 16) + (last << 24)
+        codes[index] = (multiplier | 1) + (offset << 8) + ((second | 1) << 16) + (last << 24)
     return torch.from_numpy(codes)
 
 

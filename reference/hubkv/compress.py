@@ -144,8 +144,8 @@ def with_ends(
 ) -> Scored:
     """Protect both ends of each row; the window gives way where they must fit into a budget."""
     protected, clipped = torch.zeros_like(scored.protected), 0
-    for number, place in unpadded_row_indices(scored.scores, scope, valid):
-        mine = scored.protected[place]
+    for number, index in unpadded_row_indices(scored.scores, scope, valid):
+        mine = scored.protected[index]
         tokens = mine.shape[-1]
         window = left = min(tokens, tokens // 50 if recent is None else recent)
         position = torch.arange(tokens, device=mine.device)
@@ -155,7 +155,7 @@ def with_ends(
             spare = row_budgets(keep, ratio, number, taken) - taken.sum(-1)
             left = min(window, max(0, int(spare.min()) // (taken.shape[-1] // tokens)))
         clipped = max(clipped, window - left)
-        protected[place] = others | (position >= tokens - left)
+        protected[index] = others | (position >= tokens - left)
     tell(clipped)
     return scored._replace(protected=protected)
 

@@ -119,15 +119,15 @@ def _apportion(parts: list[int], lowest: list[int], highest: list[int], total: i
     """Divide `total` in proportion to `parts` within bounds, by largest remainders."""
     bounds = list(zip(parts, lowest, highest, strict=True))
 
-    def at(level: Fraction) -> list[Fraction]:
+    def quotas_at(level: Fraction) -> list[Fraction]:
         return [min(max(level * part, Fraction(low)), Fraction(high)) for part, low, high in bounds]
 
     levels = {Fraction(bound, part) for part, low, high in bounds for bound in (low, high)}
-    level = max((x for x in levels if sum(at(x)) <= total), default=Fraction(0))
+    level = max((x for x in levels if sum(quotas_at(x)) <= total), default=Fraction(0))
     rising = sum(part for part, low, high in bounds if low <= level * part < high)
     if rising:
-        level += (total - sum(at(level), Fraction(0))) / rising
-    quotas = at(level)
+        level += (total - sum(quotas_at(level), Fraction(0))) / rising
+    quotas = quotas_at(level)
     whole = [int(quota) for quota in quotas]
     remainders = [low - quota for quota, low in zip(quotas, whole, strict=True)]
     by_remainder = sorted(range(len(parts)), key=remainders.__getitem__)

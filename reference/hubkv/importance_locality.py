@@ -93,13 +93,13 @@ def distance_profile(
     return profile
 
 
-def asked(content: Tensor | None, queries: int, tokens: int) -> None:
+def has_content_queries(content: Tensor | None, queries: int, tokens: int) -> None:
     """Refuse a content region without any of the queries."""
     content = ~protected_mask(tokens) if content is None else content
     checks.check_any_true("content at the queries", content[tokens - queries :])
 
 
-@requires(asking, asked)
+@requires(asking, has_content_queries)
 def attention_density(
     weights: Importance[Tensor, "*heads queries tokens"],
     content: Bool[Tensor, " tokens"] | None = None,
@@ -128,11 +128,11 @@ def attention_density(
     queries, tokens = weights.shape[-2:]
     content = ~protected_mask(tokens) if content is None else content
     weights = widen(weights)
-    asked = [i for i in range(queries) if content[tokens - queries + i]]
+    content_queries = [i for i in range(queries) if content[tokens - queries + i]]
     density = weights.new_zeros(*weights.shape[:-2], tokens)
-    for i in asked:
+    for i in content_queries:
         density = density + weights[..., i, :]
-    return density / len(asked)
+    return density / len(content_queries)
 
 
 def trimmable(trimmed: int, tokens: int, sinks: int, recent: int | None) -> None:

@@ -53,15 +53,15 @@ def low_rank(
     block = start_block(width, min(rank, rows, width), seed).to(wide)
     left = wide.new_zeros(*x.shape[:-2], rows, block.shape[-1])
     right = wide.new_zeros(*x.shape[:-2], width, block.shape[-1])
-    for place in np.ndindex(*x.shape[:-2]):
-        if not block.numel() or not wide[place].any():
+    for index in np.ndindex(*x.shape[:-2]):
+        if not block.numel() or not wide[index].any():
             continue
-        largest, columns = wide[place].abs().max(), block
-        matrix = wide[place] / largest
+        largest, columns = wide[index].abs().max(), block
+        matrix = wide[index] / largest
         for _ in range(rounds - 1):
             columns = matrix.T @ (matrix @ columns)
-        left[place] = orthonormal(matrix @ orthonormal(columns))
-        right[place] = matrix.T @ left[place] * largest
+        left[index] = orthonormal(matrix @ orthonormal(columns))
+        right[index] = matrix.T @ left[index] * largest
     return LowRank(left, right)
 
 

@@ -156,8 +156,8 @@ def gear_size(
     rows = ((channels, tokens), (tokens, channels)) if tokens else ()
     apart = 0
     for count, members in rows:
-        each = element + place_dtype(members).itemsize
-        apart += 2 * each * count * outliers_per_end(members, outliers)
+        bytes_of_outlier = element + place_dtype(members).itemsize
+        apart += 2 * bytes_of_outlier * count * outliers_per_end(members, outliers)
     return QuantizerBytes(
         codes=sum(4 * count * word_count(members, bits) for count, members in rows),
         scales=2 * scale.itemsize * sum(count for count, _ in rows),

@@ -74,8 +74,8 @@ def h2o_mass(
         for q in range(max(0, first - (tokens - count)), count):
             seen = tokens - count + q + 1
             query, cache = queries[row][:, q, None], keys[row][:, first:seen]
-            known = known_of(log_sum_exp, slice(q, q + 1), row)
-            weights = attention_weights(query, cache, log_sum_exp=known)
+            log_sum = known_of(log_sum_exp, slice(q, q + 1), row)
+            weights = attention_weights(query, cache, log_sum_exp=log_sum)
             for h in range(queries.shape[-3]):
                 total[row][h // group, first:seen] += weights[h, 0]
     return total

@@ -70,9 +70,9 @@ def snapkv(
         protected[row][:, start:] = True
         if start == first:
             continue
-        known = known_of(log_sum_exp, slice(-window, None), row)
+        log_sum = known_of(log_sum_exp, slice(-window, None), row)
         last = queries[row][:, -window:]
-        weights = attention_weights(last, keys[row][:, first:], log_sum_exp=known)
+        weights = attention_weights(last, keys[row][:, first:], log_sum_exp=log_sum)
         observed = weights.new_zeros(heads, start - first)
         for q in range(window):
             observed += weights[:, q, : start - first]

@@ -14,18 +14,18 @@ vector:padding-does-not-win-where-all-scores-are-zero
   + queries=queries, valid=None
 vector:padding-is-nobodys-neighbour
   padding_refined: padding is refined along with the content
-  - refined = refine(one, refinement, keep=total // max(1, heads), ratio=removed, **compared)
-  + one, compared = (
-  +             Scored(*(x[place[:-1]] for x in scored)),
-  +             {name: x[place[:-1]] for name, x in vectors.items()},
+  - refined = refine(row, refinement, keep=total // max(1, heads), ratio=removed, **compared)
+  + row, compared = (
+  +             Scored(*(x[index[:-1]] for x in scored)),
+  +             {name: x[index[:-1]] for name, x in vectors.items()},
   +         )
   +         keep_each = total // max(1, heads)
-  +         refined = refine(one, refinement, keep=keep_each, ratio=removed, **compared)
-  +         refined = refined[..., place[-1]]
+  +         refined = refine(row, refinement, keep=keep_each, ratio=removed, **compared)
+  +         refined = refined[..., index[-1]]
 test_every_pool_keeps_its_budget_of_real_entries
   padded_length: the ratio is taken of the padded length
   - budgets = row_budgets(keep, ratio, number, pools)
-  + padded = torch.nn.functional.pad(pools, (place[-1].start, 0))
+  + padded = torch.nn.functional.pad(pools, (index[-1].start, 0))
   +         budgets = row_budgets(keep, ratio, number, padded).clamp(max=pools.shape[-1])
 test_a_graph_compares_the_vectors_of_its_kind
   keys_for_queries: a graph of queries compares keys
@@ -34,7 +34,7 @@ test_a_graph_compares_the_vectors_of_its_kind
 test_without_padding_it_is_three_calls
   raw_ranking: the refinement is ignored: the best raw scores stay
   - retain(refined, shield
-  + retain(one.scores, shield
+  + retain(row.scores, shield
 test_nothing_of_the_cache_stays_alive
   a_view: the keys are a view that keeps all of its parent in memory
   -         return evict(keys, values, select(keys, values, scored, **settings))

@@ -6,8 +6,8 @@ mutant = register_mutants("decoding_compression")
 mutant("""
 vector:positions-count-from-the-first-real-token
   padded_positions: positions count from the start of the padding
-  - positions = place.clamp(min=-1)
-  + positions = (place + (place >= 0) * (tokens - seen[..., None])).clamp(min=-1)
+  - positions = position.clamp(min=-1)
+  + positions = (position + (position >= 0) * (tokens - seen[..., None])).clamp(min=-1)
 test_a_prompt_is_compressed_as_any_cache_is
   prompt_waits: a long prompt is not compressed before the first interval is full
   - return compress_to_target(view, seen, config)
@@ -48,8 +48,8 @@ vector:what-waits-is-added-to-what-stayed-and-best-of-both-stays
   +     ):
 test_sinks_are_so_by_their_first_position_and_stay
   sinks_of_the_cache: sinks are protected in the prompt alone
-  - at_ends(place, tokens, config.sinks, window)
-  + at_ends(place, tokens, config.sinks * (tokens <= place.shape[-1]), window)
+  - at_ends(positions, tokens, config.sinks, window)
+  + at_ends(positions, tokens, config.sinks * (tokens <= positions.shape[-1]), window)
 test_neighbours_are_so_in_the_cache_or_in_the_text
   always_the_text: neighbours are always those in the text
   - if not config.original_positions or isinstance

@@ -10,14 +10,14 @@ vector:two-heads-of-one-and-three-entries
   + int(cache.offsets[min(number + 2, len(cache.offsets) - 1)])
 vector:later-new-tokens-are-not-seen
   new_tokens_from_the_future: a query attends to new tokens after its own
-  - if not (causal and j > at)
+  - if not (causal and j > position)
   + if not (causal and j > tokens)
 test_a_query_that_sees_nothing_reads_nothing
   padding_sees_nothing: a query at padding does not see its own token
-  - bool(valid[(*row, j)]) or (causal and j == at)
+  - bool(valid[(*row, j)]) or (causal and j == position)
   + bool(valid[(*row, j)])
 test_each_head_attends_to_its_own_entries_and_to_the_new_tokens
   ragged_heads_dealt_in_turn: query head h uses the entries of head h modulo their number
-  - place = (*row, h // group)
-  + place = (*row, h % keys.shape[-3])
+  - index = (*row, h // group)
+  + index = (*row, h % keys.shape[-3])
 """)

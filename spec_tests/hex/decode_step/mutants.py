@@ -6,7 +6,7 @@ mutant = register_mutants("hex/decode_step")
 mutant("""
 test_a_decoded_token_reads_the_cache_before_it_and_itself
   blind_to_itself: a decoded token attends to earlier tokens only, not to itself
-  - hex_attention(part[0], held).output
+  - hex_attention(part[0], extended).output
   + hex_attention(part[0], cache, causal=False).output
 test_decoding_stores_what_appending_stores
   decoded_twice: decoded tokens are stored twice

@@ -18,7 +18,7 @@ test_what_is_kept_ranks_first_by_the_refined_scores
 vector:the-first-real-token-is-the-sink
   padded_sinks: sinks are counted from the start of the padding
   - (position < sinks)
-  + (position + place[-1].start < sinks)
+  + (position + index[-1].start < sinks)
 test_the_window_gives_way_and_says_so
   budget_gives_way: the budget grows if the window does not fit
   +     axes = {'head': (), 'layer': (-2,), 'model': (0, -2)}[scope]

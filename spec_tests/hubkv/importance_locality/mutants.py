@@ -37,7 +37,7 @@ vector:what-keys-draw-from-the-contents-queries
   - content[tokens - queries + i]
   + content[i]
   density_by_all_queries: sums are divided by the number of all queries
-  - density / len(asked)
+  - density / len(content_queries)
   + density / queries
 test_of_2048_tokens_2004_are_content_and_1904_are_left_of_a_density
   series_trimmed_from_the_start: trimmed positions are counted from the start of the text

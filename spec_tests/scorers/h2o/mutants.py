@@ -14,8 +14,8 @@ test_every_real_query_of_every_head_adds_one
   + first:seen] += weights[h, 0] / group
 scorers/scored/test_laws.py::test_a_padded_row_scores_as_the_row_alone[h2o]
   mass_with_padding: padding is attended to
-  - cache, log_sum_exp=known)
-  + keys[row][:, :seen], log_sum_exp=known)[..., first:]
+  - cache, log_sum_exp=log_sum)
+  + keys[row][:, :seen], log_sum_exp=log_sum)[..., first:]
 test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logit
   sum_of_the_query_before: the log-sum-exp is that of the query before
   - known_of(log_sum_exp, slice(q, q + 1), row)

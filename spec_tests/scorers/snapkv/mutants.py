@@ -44,6 +44,6 @@ test_a_score_is_of_what_the_log_sum_exp_leaves_of_a_logit
   + known_of(log_sum_exp, slice(window), row)
 scorers/scored/test_laws.py::test_a_padded_row_scores_as_the_row_alone[snapkv]
   window_sees_padding: padding is attended to
-  - keys[row][:, first:], log_sum_exp=known)
-  + keys[row], log_sum_exp=known)[..., first:]
+  - keys[row][:, first:], log_sum_exp=log_sum)
+  + keys[row], log_sum_exp=log_sum)[..., first:]
 """)
