@@ -113,7 +113,7 @@ def modules(package: str) -> list[ModuleType]:
     """Return the modules of a package and of its subpackages."""
     # this is how a body or a kernel is found, without a list that names it
     places = walk_packages(import_module(package).__path__, f"{package}.")
-    return [import_module(place.name) for place in places]
+    return [import_module(module.name) for module in places]
 
 
 def on_gpu(arguments: Iterable[object]) -> bool:
@@ -121,16 +121,16 @@ def on_gpu(arguments: Iterable[object]) -> bool:
 
     Only the first tensor of a record is looked at: a cache has thousands.
     """
-    place = None
+    device = None
     for argument in arguments:
         first = argument
         if isinstance(argument, tuple):
             first = next(tensors(argument), None)
         if isinstance(first, Tensor):
-            if not first.is_cuda or (place is not None and first.device != place):
+            if not first.is_cuda or (device is not None and first.device != device):
                 return False
-            place = first.device
-    return place is not None
+            device = first.device
+    return device is not None
 
 
 def gpu_context(arguments: tuple[object, ...]) -> torch.cuda.device:
@@ -138,8 +138,8 @@ def gpu_context(arguments: tuple[object, ...]) -> torch.cuda.device:
 
     Triton launches on the current device, wherever the tensors are.
     """
-    place = next(tensors(arguments)).device
-    return torch.cuda.device(place if place.type == "cuda" else -1)
+    device = next(tensors(arguments)).device
+    return torch.cuda.device(device if device.type == "cuda" else -1)
 
 
 def learning(arguments: Iterable[object]) -> bool:

@@ -8,7 +8,7 @@ def refuse_foreign(name: str) -> None:
     """Raise an error if `name` imports a package that is not part of kvspec."""
     spec, own = find_spec(name), Path(__file__).resolve().parents[1] / name
     found = [spec.origin, *(spec.submodule_search_locations or [])] if spec else []
-    places = [Path(place).resolve() for place in found if place]
+    places = [Path(path).resolve() for path in found if path]
     if own not in places:
         raise ImportError(
             f"`{name}` is {places[0] if places else 'missing'}, not {own} of kvspec: rename it, or "

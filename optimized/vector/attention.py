@@ -109,11 +109,11 @@ def attention_drawn(
     cache = keys.reshape(rows, tokens, width)
     real = None if valid is None else valid[..., None, :].expand(keys.shape[:-1])
     real = None if real is None else real.reshape(rows, 1, 1, tokens)
-    known = None if log_sum_exp is None else log_sum_exp.reshape(rows, group, count, 1)
+    log_sum = None if log_sum_exp is None else log_sum_exp.reshape(rows, group, count, 1)
     # a query at padding sees no key: its softmax is NaN, and a given log-sum-exp is arbitrary
     blind = None if real is None else ~real[..., tokens - count :].mT
-    if known is not None and blind is not None:
-        known = known.masked_fill(blind, 0)
+    if log_sum is not None and blind is not None:
+        log_sum = log_sum.masked_fill(blind, 0)
     out = cache.new_empty(rows, group, tokens, dtype=exact)
     unseen = later(queries, queries) if causal else None
     step = max(1, min(rows, WEIGHTS // max(1, group * count * tokens)))
@@ -122,12 +122,12 @@ def attention_drawn(
     learns = torch.is_grad_enabled() and any(x.requires_grad for x in given)
     learns |= not all(map(has_memory, given))
     size = (step, group * count, tokens)
-    spared = learns, learns or known is not None
-    held = [None if none else cache.new_empty(size, dtype=exact) for none in spared]
+    spared = learns, learns or log_sum is not None
+    buffers = [None if none else cache.new_empty(size, dtype=exact) for none in spared]
     for start in range(0, rows, step):
         piece = slice(start, start + step)
         scaled = stacked[piece].to(exact) * (1 / math.sqrt(width))
-        first, second = (None if room is None else room[: len(scaled)] for room in held)
+        first, second = (None if room is None else room[: len(scaled)] for room in buffers)
         logits = torch.bmm(scaled, cache[piece].to(exact).mT, out=first)
         logits = logits.unflatten(1, (group, count))
         if unseen is not None:
@@ -135,8 +135,8 @@ def attention_drawn(
         if real is not None:
             logits.masked_fill_(~real[piece], -torch.inf)
         second = None if second is None else second.view_as(logits)
-        if known is not None:
-            weights = logits.sub_(known[piece]).exp_()
+        if log_sum is not None:
+            weights = logits.sub_(log_sum[piece]).exp_()
         else:
             weights = torch.softmax(logits, -1, out=second)
             if blind is not None:

@@ -65,9 +65,9 @@ def refine_and_retain(
     by = "layer" if joint and scope == "head" else scope
     budgets = pool_budgets(keep, ratio, pools, by)
     heads, length = prod(scores.shape[pools.real.ndim : -1]), scores.shape[-1]
-    one = one_budget(keep, ratio, pools, scores.shape[-AXES[by] :].numel())
-    if one is not None:
-        total, real = one * heads if by == "head" else one, length
+    shared_budget = budget_of_all_pools(keep, ratio, pools, scores.shape[-AXES[by] :].numel())
+    if shared_budget is not None:
+        total, real = shared_budget * heads if by == "head" else shared_budget, length
     else:
         total, real = budgets.sum(-1) if by == "head" else budgets, pools.real
     shielded = protected.flatten(-AXES[by]).sum(-1)
@@ -152,12 +152,12 @@ def joint_pools(rows: Rows, shields: Tensor, scope: str) -> Rows:
     """Return rows with one head, whose tokens are those of `shields`."""
     shields = shields.movedim(0, -3) if scope == "model" else shields
     span, length = shields.shape[-1], rows.scored.scores.shape[-1]
-    one = (..., slice(1), slice(span))
-    padding = None if rows.padding is None else rows.padding[one]
+    first_head = (..., slice(1), slice(span))
+    padding = None if rows.padding is None else rows.padding[first_head]
     if padding is not None:
         shields = shields & ~padding
     real = (rows.real - (length - span)).clamp(min=0)
-    return Rows(Scored(rows.scored.scores[one], shields), {}, padding, real)
+    return Rows(Scored(rows.scored.scores[first_head], shields), {}, padding, real)
 
 
 def rows_of(scored: Scored, scope: str, valid: Tensor | None, vectors: dict[str, Tensor]) -> Rows:
@@ -174,8 +174,8 @@ def rows_of(scored: Scored, scope: str, valid: Tensor | None, vectors: dict[str,
     blank = {
         name: x.masked_fill(~across(valid, x[..., 0])[..., None], 0) for name, x in vectors.items()
     }
-    one = Scored(scores.masked_fill(padding, 0), protected & ~padding)
-    return Rows(one, blank, padding, valid.sum(-1))
+    blanked = Scored(scores.masked_fill(padding, 0), protected & ~padding)
+    return Rows(blanked, blank, padding, valid.sum(-1))
 
 
 def across(valid: Tensor, like: Tensor) -> Tensor:
@@ -229,14 +229,16 @@ def refine_rows(
             refinement = refinement._replace(count=of, adaptive=False)
             room = EDGES if scores.device.type == "cpu" else 1024 * EDGES
             together = max(1, room // max(1, kept * scores.shape[-2:].numel()))
-        for place in places(which, number, lead, together):
-            beside = {name: x[place] for name, x in rows.vectors.items()}
-            part = Scored(scores[place], outside[place])
-            refined[place] = refine(part, refinement, keep=kept, ratio=gate, **beside)
+        for index in row_indices(which, number, lead, together):
+            beside = {name: x[index] for name, x in rows.vectors.items()}
+            part = Scored(scores[index], outside[index])
+            refined[index] = refine(part, refinement, keep=kept, ratio=gate, **beside)
     return refined
 
 
-def places(which: Tensor | None, number: int, lead: torch.Size, together: int) -> Iterator[Any]:
+def row_indices(
+    which: Tensor | None, number: int, lead: torch.Size, together: int
+) -> Iterator[Any]:
     """Yield indices of the rows with setting `number`, `together` at a time; `...` for all rows."""
     if which is None and together >= lead.numel():
         yield ...
@@ -246,7 +248,9 @@ def places(which: Tensor | None, number: int, lead: torch.Size, together: int) -
         yield same.unbind(-1) if len(same) < lead.numel() else ...
 
 
-def one_budget(keep: int | Tensor | None, ratio: float | None, rows: Rows, pool: int) -> int | None:
+def budget_of_all_pools(
+    keep: int | Tensor | None, ratio: float | None, rows: Rows, pool: int
+) -> int | None:
     """Return the budget of every pool of `pool` entries, or None if it depends on a tensor."""
     if rows.padding is not None or isinstance(keep, Tensor):
         return None
@@ -256,8 +260,10 @@ def one_budget(keep: int | Tensor | None, ratio: float | None, rows: Rows, pool:
 def pool_budgets(keep: int | Tensor | None, ratio: float | None, rows: Rows, scope: str) -> Tensor:
     """Return the budget of each pool."""
     sizes = pool_sizes(rows, scope)
-    one = one_budget(keep, ratio, rows, rows.scored.scores.shape[-AXES[scope] :].numel())
-    return budgets_of(keep, ratio, sizes) if one is None else torch.full_like(sizes, one)
+    shared = budget_of_all_pools(
+        keep, ratio, rows, rows.scored.scores.shape[-AXES[scope] :].numel()
+    )
+    return budgets_of(keep, ratio, sizes) if shared is None else torch.full_like(sizes, shared)
 
 
 def budgets_of(keep: int | Tensor | None, ratio: float | None, sizes: Tensor) -> Tensor:

@@ -23,24 +23,24 @@ from reference.scorers.scored import Scored
 
 
 def survivors(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Tensor:
-    scores, place, here = view.scores, view.positions, view.present
+    scores, positions, here = view.scores, view.positions, view.present
     vectors = vectors_compared(config.refinement, view.keys, view.values, None)
     if config.scope == "model":
-        scores, place, here = (x.movedim(0, -3) for x in (scores, place, here))
+        scores, positions, here = (x.movedim(0, -3) for x in (scores, positions, here))
         vectors = {name: x.movedim(0, -4) for name, x in vectors.items()}
         seen = seen[0] if len(seen) else seen.sum(0)
     between = [1] * (scores.ndim - seen.ndim)
     heads = scores.shape[seen.ndim : -1].numel()
     window = torch.full_like(seen, config.recent or 0)
     if config.recent is None:
-        held = here.flatten(seen.ndim).sum(-1) // max(1, heads)
-        window = (seen if config.length == "seen" else held) // 50
+        entries_of_head = here.flatten(seen.ndim).sum(-1) // max(1, heads)
+        window = (seen if config.length == "seen" else entries_of_head) // 50
     window = window.clamp(max=config.target - config.sinks)
     tokens, recent = seen.view(*seen.shape, *between), window.view(*seen.shape, *between)
-    shielded = here & at_ends(place, tokens, config.sinks, recent)
-    one = Scored(scores.masked_fill(~here, 0), shielded | ~here)
+    shielded = here & at_ends(positions, tokens, config.sinks, recent)
+    masked = Scored(scores.masked_fill(~here, 0), shielded | ~here)
     real = here.flatten(seen.ndim, -2).any(-2).sum(-1)
-    refined = _refined(Rows(one, vectors, None, real), place, seen, config)
+    refined = _refined(Rows(masked, vectors, None, real), positions, seen, config)
     pools = here.flatten(-AXES[config.scope])
     full = config.target * scores.shape[-AXES[config.scope] : -1].numel()
     budgets = pools.sum(-1).clamp(max=full)
@@ -48,15 +48,15 @@ def survivors(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Tenso
     return kept.movedim(-3, 0) if config.scope == "model" else kept
 
 
-def _refined(rows: Rows, place: Tensor, seen: Tensor, config: DecodingConfig) -> Tensor:
+def _refined(rows: Rows, positions: Tensor, seen: Tensor, config: DecodingConfig) -> Tensor:
     """Return scores refined with neighbours in the cache, or in the original text."""
     stay = torch.full_like(seen, config.target), 1, seen, config.ratio
     if not config.original_positions or isinstance(config.refinement, GraphSettings):
         return refine_rows(rows, config.refinement, *stay)
     if not (length := int(seen.max()) if seen.numel() else 0):
         return rows.scored.scores
-    text = rows._replace(scored=scatter_to_positions(rows.scored, place, length))
-    return refine_rows(text, config.refinement, *stay).gather(-1, place.clamp(min=0))
+    text = rows._replace(scored=scatter_to_positions(rows.scored, positions, length))
+    return refine_rows(text, config.refinement, *stay).gather(-1, positions.clamp(min=0))
 
 
 def compress_to_target(view: DecodingView, seen: Tensor, config: DecodingConfig) -> DecodingCache:
@@ -80,8 +80,8 @@ def decoding_start(
     *batch, _, tokens = scores.shape
     valid = scores.new_ones(tokens, dtype=torch.bool) if valid is None else valid
     seen = valid.expand(*batch, tokens).sum(-1)
-    place = torch.arange(tokens, device=seen.device) - tokens + seen[..., None]
-    positions = place.clamp(min=-1)[..., None, :].expand(scores.shape)
+    position = torch.arange(tokens, device=seen.device) - tokens + seen[..., None]
+    positions = position.clamp(min=-1)[..., None, :].expand(scores.shape)
     view = DecodingView(keys, values, widen(scores), positions, positions >= 0)
     return compress_to_target(view, seen, config)
 

@@ -41,9 +41,9 @@ def ragged_attention(
         return out.to(queries.dtype).view(queries.shape)
     out = torch.empty_like(scaled)
     for start in range(0, count, step):
-        some = slice(start, start + step)
-        hides = unseen if unseen is None or unseen.shape[-2] == 1 else unseen[..., some, :]
-        out[:, :, some] = attend(scaled[:, :, some], cache, lengths, since, hides)
+        chunk = slice(start, start + step)
+        hides = unseen if unseen is None or unseen.shape[-2] == 1 else unseen[..., chunk, :]
+        out[:, :, chunk] = attend(scaled[:, :, chunk], cache, lengths, since, hides)
     return out.to(queries.dtype).view(queries.shape)
 
 
@@ -54,14 +54,14 @@ def unseen_mask(
     rows, kv_heads, count, tokens = shape
     if valid is None and (count == 1 or not causal):
         return None
-    at = torch.arange(tokens - count, tokens, device=device)[:, None]
-    later = torch.arange(tokens, device=device) > at
+    own_position = torch.arange(tokens - count, tokens, device=device)[:, None]
+    later = torch.arange(tokens, device=device) > own_position
     if valid is None:
         return later
     unseen = ~valid.view(rows, 1, 1, tokens).repeat_interleave(kv_heads, 0)
     if not causal:
         return unseen
-    return unseen & (torch.arange(tokens, device=device) != at) | later
+    return unseen & (torch.arange(tokens, device=device) != own_position) | later
 
 
 def attend(

@@ -37,8 +37,8 @@ def retain(
         # no score has the largest key, since plus infinity and NaN are refused
         pools = with_first(pools, shields)
     competing = pools.reshape(prod(rows), pool)
-    each = budget.flatten() if isinstance(budget, Tensor) else budget
-    kept = best(competing, each).view(pools.shape)
+    budget_of_pool = budget.flatten() if isinstance(budget, Tensor) else budget
+    kept = best(competing, budget_of_pool).view(pools.shape)
     # a protected entry is dropped only if a budget is too small; this test is cheaper than a count
     if shields is not None and any_true(shields & ~kept):
         budgets = torch.as_tensor(budget, device=scores.device).expand(rows)
@@ -143,17 +143,19 @@ def untied(keys: Tensor) -> Tensor:
 def lowest_kept(keys: Tensor, budgets: int | Tensor) -> np.ndarray:
     """Return the least of the `budgets` largest keys of each row, or the greatest integer."""
     rows, tokens = array(keys), keys.shape[1]
-    each = array(budgets) if isinstance(budgets, Tensor) else budgets
-    same = each if isinstance(each, int) else int(each[0]) if np.ptp(each) == 0 else 0
+    each_budget = array(budgets) if isinstance(budgets, Tensor) else budgets
+    same = each_budget
+    if not isinstance(each_budget, int):
+        same = int(each_budget[0]) if np.ptp(each_budget) == 0 else 0
     if same:
-        step, place = max(1, KEYS // tokens), tokens - same
+        step, index = max(1, KEYS // tokens), tokens - same
         if len(rows) <= step:
-            return np.partition(rows, place)[:, place, None]
+            return np.partition(rows, index)[:, index, None]
         blocks = (rows[start : start + step] for start in range(0, len(rows), step))
-        return np.concatenate([np.partition(block, place)[:, place, None] for block in blocks])
-    place = np.clip(tokens - each, 0, tokens - 1)[:, None]
-    threshold = np.take_along_axis(np.sort(rows), place, -1)
-    threshold[each == 0] = np.iinfo(rows.dtype).max
+        return np.concatenate([np.partition(block, index)[:, index, None] for block in blocks])
+    index = np.clip(tokens - each_budget, 0, tokens - 1)[:, None]
+    threshold = np.take_along_axis(np.sort(rows), index, -1)
+    threshold[each_budget == 0] = np.iinfo(rows.dtype).max
     return threshold
 
 
@@ -177,11 +179,3 @@ def cut(keys: Tensor, threshold: Tensor, missing: Tensor) -> Tensor:
     rank = torch.arange(len(row), device=row.device) - first[row]
     marked.view(-1)[ties[rank < missing[row]]] = True
     return marked
-
-
-def _by_sorting(keys: Tensor, budgets: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the smallest key each row keeps, and how many of its ties, by a partial sort."""
-    largest = keys.topk(max(1, int(budgets.amax()))).values
-    last = largest.gather(-1, (budgets - 1).clamp(min=0)[:, None])[:, 0]
-    threshold = last.masked_fill(budgets == 0, torch.iinfo(keys.dtype).max)
-    return threshold, budgets - (largest > threshold[:, None]).sum(-1, dtype=torch.int32)

@@ -81,6 +81,6 @@ def multiply_at(factor: Tensor, places: Tensor, numbers: Tensor) -> Tensor:
     """
     if factor.is_cpu or not torch.are_deterministic_algorithms_enabled():
         return factor.scatter_reduce(-1, places.flatten(-2), numbers.flatten(-2), "prod")
-    for place, number in zip(places.unbind(-2), numbers.unbind(-2), strict=True):
-        factor = factor.scatter(-1, place, factor.gather(-1, place) * number)
+    for columns, numbers_of_source in zip(places.unbind(-2), numbers.unbind(-2), strict=True):
+        factor = factor.scatter(-1, columns, factor.gather(-1, columns) * numbers_of_source)
     return factor

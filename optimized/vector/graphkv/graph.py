@@ -31,12 +31,12 @@ def edges(
     ends: dict[str, Any] = {"k": keys, "q": queries, "v": values}
     start, end = group_mean(ends[kind[0]], keys), group_mean(ends[kind[1]], keys)
     edges_of = cosine_edge_function(start, end, clamp)
-    each = max(FEWEST, EDGES // max(1, end.shape[:-1].numel()))
-    if sources.shape[-1] <= each:
+    batch = max(FEWEST, EDGES // max(1, end.shape[:-1].numel()))
+    if sources.shape[-1] <= batch:
         return edges_of(sources)
     weights = widen(end).new_empty(*sources.shape, keys.shape[-2])
-    for some, into in zip(sources.split(each, -1), weights.split(each, -2), strict=True):
-        into.copy_(edges_of(some))
+    for chosen, into in zip(sources.split(batch, -1), weights.split(batch, -2), strict=True):
+        into.copy_(edges_of(chosen))
     return weights
 
 
@@ -59,12 +59,12 @@ def cosine_edge_function(start: Tensor, end: Tensor, clamp: bool) -> Callable[[T
     return edges
 
 
-def rows_at(vectors: Tensor, at: Tensor) -> Tensor:
+def rows_at(vectors: Tensor, tokens_read: Tensor) -> Tensor:
     """Return each graph's vectors at some tokens; whole rows are copied."""
     *graphs, tokens, width = vectors.shape
-    first = tokens * torch.arange(prod(graphs), device=at.device).view(*graphs, 1)
+    first = tokens * torch.arange(prod(graphs), device=tokens_read.device).view(*graphs, 1)
     rows = vectors.reshape(prod(graphs) * tokens, width)
-    return rows.index_select(0, (at + first).flatten()).view(*at.shape, width)
+    return rows.index_select(0, (tokens_read + first).flatten()).view(*tokens_read.shape, width)
 
 
 def endless_where_zero(lengths: Tensor) -> Tensor:
@@ -88,11 +88,11 @@ def neighbours(
         none = torch.zeros_like(weights[..., 0, :], dtype=torch.bool)
         barred = (none if barred is None else barred).scatter(-1, sources, True)
     reached = torch.zeros_like(weights, dtype=torch.bool)
-    each = max(1, EDGES // weights[..., 0, :].numel())
-    parts = weights.split(each, -2), sources.split(each, -1), reached.split(each, -2)
-    for some, mine, into in zip(*parts, strict=True):
-        found, at = strongest(candidates(some, mine, barred), count)
-        into.scatter_(-1, at, found > -torch.inf)
+    batch = max(1, EDGES // weights[..., 0, :].numel())
+    parts = weights.split(batch, -2), sources.split(batch, -1), reached.split(batch, -2)
+    for edges_left, mine, into in zip(*parts, strict=True):
+        found, columns = strongest(candidates(edges_left, mine, barred), count)
+        into.scatter_(-1, columns, found > -torch.inf)
     return reached
 
 
@@ -115,7 +115,7 @@ def strongest(weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
     if on_cpu(weights) and weights.numel() and 0 < count < tokens:
         first = (places(largest(weights, count)) % tokens).view(*weights.shape[:-1], count)
         return weights.gather(-1, first), first
-    found, at = weights.topk(min(count + 1, tokens), -1)
+    found, columns = weights.topk(min(count + 1, tokens), -1)
     if 0 < count < tokens:
         last = found[..., count - 1 : count]
         tied = (last == found[..., count:]) & (last > -torch.inf)
@@ -124,8 +124,8 @@ def strongest(weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
             room = count - (found[..., :count] > last).sum(-1, keepdim=True)
             equal = weights == last.masked_fill(last == -torch.inf, torch.inf)
             taken = (weights > last) | equal & (equal.cumsum(-1, dtype=torch.int32) <= room)
-            found, at = weights.masked_fill(~taken, -torch.inf).topk(count, -1)
-    return found[..., :count], at[..., :count]
+            found, columns = weights.masked_fill(~taken, -torch.inf).topk(count, -1)
+    return found[..., :count], columns[..., :count]
 
 
 def sum_of_bits(vectors: Tensor) -> Tensor:
@@ -166,8 +166,8 @@ def first_equal(vectors: Tensor, norms: Tensor) -> Tensor | None:
     places = torch.arange(tokens, device=vectors.device)
     start = places.where(opens, 0).cummax(-1).values
     first = torch.empty_like(order).scatter_(-1, order, order.gather(-1, start))
-    each = max(1, EDGES // (vectors.numel() // tokens))
-    others = first[..., None].expand(vectors.shape).split(each, -2)
-    both = zip(vectors.split(each, -2), others, strict=True)
+    batch = max(1, EDGES // (vectors.numel() // tokens))
+    others = first[..., None].expand(vectors.shape).split(batch, -2)
+    both = zip(vectors.split(batch, -2), others, strict=True)
     same = [(part == vectors.gather(-2, other)).all(-1) for part, other in both]
     return torch.where(torch.cat(same, -1), first, places)

@@ -20,10 +20,10 @@ def cosine_distribution(keys: Tensor, bins: int) -> CosineDistribution:
     number = max(1, len(first))
     mean = pairs.sum(-1) / number
     variance = (pairs - mean[..., None]).square_().sum(-1) / number
-    place = ((pairs + 1) * (bins / 2)).long().clamp_(max=bins - 1)
-    histogram = place.new_zeros(*place.shape[:-1], bins)
+    bin_of_pair = ((pairs + 1) * (bins / 2)).long().clamp_(max=bins - 1)
+    histogram = bin_of_pair.new_zeros(*bin_of_pair.shape[:-1], bins)
     return CosineDistribution(
-        mean, variance, histogram.scatter_add_(-1, place, torch.ones_like(place))
+        mean, variance, histogram.scatter_add_(-1, bin_of_pair, torch.ones_like(bin_of_pair))
     )
 
 

@@ -114,8 +114,8 @@ def _left(
     if not count:
         return factor
     edges = cosine_edge_function(start, end, clamp)
-    each = min(most, max(FEWEST, room // barred.numel()))
-    for sources, here in zip(chosen.split(each, -1), acting.split(each, -1), strict=True):
+    batch = min(most, max(FEWEST, room // barred.numel()))
+    for sources, here in zip(chosen.split(batch, -1), acting.split(batch, -1), strict=True):
         weights = candidates(edges(sources), sources, barred)
         found, places = strongest(weights, count)
         found = found.masked_fill(~here[..., None], -torch.inf)

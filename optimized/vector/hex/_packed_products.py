@@ -61,22 +61,22 @@ def fields(bits: int) -> Fields:
     masks = ((within >= 0) & (within < bits)).long() @ 2 ** torch.arange(size)
     rank = (masks > 0).long().cumsum(1).masked_fill(masks == 0, 0)
     shape = int(rank.max()), period
-    lane, held = masks.nonzero(as_tuple=True)
-    place = rank[lane, held] - 1, lane
-    code = torch.full(shape, -1).index_put(place, held)
-    mask = torch.zeros(shape, dtype=torch.long).index_put(place, masks[lane, held])
-    worth = torch.zeros(shape).index_put(place, 2.0 ** before[lane, held])
+    lane, code_of_bits = masks.nonzero(as_tuple=True)
+    index = rank[lane, code_of_bits] - 1, lane
+    code = torch.full(shape, -1).index_put(index, code_of_bits)
+    mask = torch.zeros(shape, dtype=torch.long).index_put(index, masks[lane, code_of_bits])
+    worth = torch.zeros(shape).index_put(index, 2.0 ** before[lane, code_of_bits])
     base = worth.masked_fill(worth == 0, torch.inf).amin(1)
-    known, rests = {}, []
-    for here in zip(*(x.tolist() for x in place), strict=True):
-        first = known.setdefault(int(code[here]), here)
+    first_slot, rests = {}, []
+    for here in zip(*(x.tolist() for x in index), strict=True):
+        first = first_slot.setdefault(int(code[here]), here)
         if first != here:
             rests.append((here, first))
     mask = mask.where((mask < 2**15) | (size == 8), mask - 2**16)
     worth = worth / base[:, None]
-    some = tuple(map(tuple, mask.tolist())), tuple(base.tolist())
+    parts = tuple(map(tuple, mask.tolist())), tuple(base.tolist())
     ends = tuple(Rest(here, begun, float(worth[here] / worth[begun])) for here, begun in rests)
-    return Fields(size, period, codes, code, *some, worth, ends)
+    return Fields(size, period, codes, code, *parts, worth, ends)
 
 
 @cached_tensors(64)
@@ -85,7 +85,7 @@ def repeat_bit_field_masks(
 ) -> tuple[Tensor | int, ...]:
     """Return each field's masks, repeated over `length` lanes; one number if the period is 1."""
     if len(masks[0]) == 1:
-        return tuple(one[0] for one in masks)
+        return tuple(field_masks[0] for field_masks in masks)
     period = torch.tensor(masks, dtype=torch.int16)
     return tuple(period.repeat(1, length // period.shape[1]).to(device))
 
@@ -153,17 +153,17 @@ class CodeLanes(NamedTuple):
         numbers, masked = like.new_empty(size), self.lanes.new_empty(size)
         for start in range(0, count, step):
             where = slice(start, min(count, start + step))
-            some = self.lanes[..., where]
-            here = (x[: some.numel()].view(some.shape) for x in (masked, numbers))
-            yield where, self.planes(some, *here)
+            lanes = self.lanes[..., where]
+            here = (x[: lanes.numel()].view(lanes.shape) for x in (masked, numbers))
+            yield where, self.planes(lanes, *here)
 
-    def planes(self, some: Tensor, masked: Tensor, numbers: Tensor) -> Iterator[Tensor]:
+    def planes(self, lanes: Tensor, masked: Tensor, numbers: Tensor) -> Iterator[Tensor]:
         """Yield the fields of some lanes as floats, all in the buffer `numbers`."""
         # int16 lanes are masked as signed and converted as unsigned
         unsigned = masked if self.fields.size == 8 else masked.view(torch.uint16)
-        cut, length = self.fields, some.shape[-1]
-        for mask in repeat_bit_field_masks(cut.masks, length, some.device):
-            torch.bitwise_and(some, mask, out=masked)
+        cut, length = self.fields, lanes.shape[-1]
+        for mask in repeat_bit_field_masks(cut.masks, length, lanes.device):
+            torch.bitwise_and(lanes, mask, out=masked)
             yield numbers.copy_(unsigned)
 
     def before(self, queries: Tensor) -> Tensor:

@@ -185,8 +185,8 @@ def multiplies_codes(cache: HexCache, exact: torch.dtype) -> bool:
 def needs_gradients(queries: Tensor, cache: HexCache | StackedCache) -> bool:
     """Whether derivatives of attention to the cache may be asked for."""
     rest = cache.rest if isinstance(cache, StackedCache) else cache
-    held = queries, rest.residual_keys, rest.residual_values
-    return not all(map(has_memory, held)) or learning((queries, cache))
+    inputs = queries, rest.residual_keys, rest.residual_values
+    return not all(map(has_memory, inputs)) or learning((queries, cache))
 
 
 def restored(cache: HexCache, exact: torch.dtype) -> Plain:
@@ -217,8 +217,8 @@ def coded(run: StackedBlocks, config: HexConfig, exact: torch.dtype) -> Coded:
     beyond = block.kept_keys.to(exact) - beyond
     kept_keys = Sparse.of(beyond, by.channels, by.starts, rows, heads * width)
     by, places = kept.by_channel, heads * len(values.slots.token)
-    each = minima.expand(count, rows, heads, -1).reshape(count * rows, places)
-    beyond = block.kept_values.to(exact) - take_columns(each, by.slots)
+    minima_of_head = minima.expand(count, rows, heads, -1).reshape(count * rows, places)
+    beyond = block.kept_values.to(exact) - take_columns(minima_of_head, by.slots)
     kept_values = Sparse.of(beyond, by.slots, by.starts, count * rows, places)
     whole = run.whole._replace(keys=run.whole.keys.to(exact), values=run.whole.values.to(exact))
     return Coded(
@@ -259,13 +259,13 @@ def attend(
     outputs, masses = [], []
     step = max(1, LOGITS // max(1, rows * heads * total))
     for start in range(0, count, step):
-        some = slice(start, min(count, start + step))
-        several = some.stop - start
+        chunk = slice(start, min(count, start + step))
+        several = chunk.stop - start
         grouped = rows, kv_heads, heads // max(1, kv_heads) * several, width
-        each = scaled[:, :, some].reshape(grouped)
-        logits = torch.cat([part.logits(each) for part in parts], -1)
+        queries_of_group = scaled[:, :, chunk].reshape(grouped)
+        logits = torch.cat([part.logits(queries_of_group) for part in parts], -1)
         by_query = logits.view(rows, heads, several, total)
-        unseen = unseen_mask(valid, tokens, some, causal, count, logits.device)
+        unseen = unseen_mask(valid, tokens, chunk, causal, count, logits.device)
         if unseen is not None:
             split = zip(parts, unseen.split(lengths, -1), strict=True)
             unseen = torch.cat([part.spread(flags) for part, flags in split], -1)
@@ -289,7 +289,7 @@ def attend(
 
 
 def unseen_mask(
-    valid: Tensor | None, tokens: int, some: slice, causal: bool, count: int, device: torch.device
+    valid: Tensor | None, tokens: int, chunk: slice, causal: bool, count: int, device: torch.device
 ) -> Tensor | None:
     """Return the mask of tokens that queries do not see, or None if they see all.
 
@@ -297,7 +297,9 @@ def unseen_mask(
     """
     unseen = None if valid is None else ~valid
     if causal and count > 1:
-        last = torch.arange(tokens - count + some.start, tokens - count + some.stop, device=device)
+        last = torch.arange(
+            tokens - count + chunk.start, tokens - count + chunk.stop, device=device
+        )
         later = torch.arange(tokens, device=device) > last[:, None]
         unseen = later if unseen is None else unseen | later
     return unseen

@@ -19,9 +19,9 @@ def hex_decode(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -
     output, start, length = torch.empty_like(queries), 0, keys.shape[-2]
     while start < length:
         stop = min(length, start + buffer_space(cache))
-        asked, *new = (x[..., start:stop, :] for x in (queries, keys, values))
+        chunk, *new = (x[..., start:stop, :] for x in (queries, keys, values))
         cache = add_tokens(cache, *new)
-        output[..., start:stop, :], mass = hex_attention(asked, cache, None, True, None, True)
+        output[..., start:stop, :], mass = hex_attention(chunk, cache, None, True, None, True)
         assert mass is not None
         checks.refuse_overflow("queries", mass)
         cache, start = compress_if_full(add_mass(cache, mass)), stop

@@ -30,9 +30,9 @@ def attention_mass(
     for start in range(0, count, QUERIES):
         stop = min(count, start + QUERIES)
         seen = tokens - count + stop if causal else tokens
-        known = known_of(log_sum_exp, slice(start, stop))
+        log_sum = known_of(log_sum_exp, slice(start, stop))
         new = queries[..., start:stop, :]
-        block = attention_drawn(new, keys[..., :seen, :], None, known, exact, causal)
+        block = attention_drawn(new, keys[..., :seen, :], None, log_sum, exact, causal)
         mass[..., :seen] += block.sum((-3, -2))
     checks.refuse_overflow("queries", mass)
     if normalize and causal:

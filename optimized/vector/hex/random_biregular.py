@@ -98,11 +98,11 @@ def _hangs_together(pairs: np.ndarray, channels: int) -> bool:
     """Whether every channel is connected to the first token."""
     reached = np.zeros(channels, bool)
     reached[pairs[:1]] = True
-    known, count, size = -1, np.count_nonzero(reached), 8
-    while count < channels and (known < count or size < len(pairs)):
-        known, size = count, 8 * size  # the first tokens may reach all channels
-        some = pairs[:size]
-        reached[some[reached[some].any(1)]] = True
+    before, count, size = -1, np.count_nonzero(reached), 8
+    while count < channels and (before < count or size < len(pairs)):
+        before, size = count, 8 * size  # the first tokens may reach all channels
+        leading = pairs[:size]
+        reached[leading[reached[leading].any(1)]] = True
         count = np.count_nonzero(reached)
     return count == channels
 

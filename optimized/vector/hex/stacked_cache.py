@@ -29,15 +29,15 @@ R = TypeVar("R")
 _beside: Any = WeakTensorKeyDictionary()
 
 
-def cached_on_tensor(flags: Tensor, find: Callable[..., R], *asked: Any) -> R:
+def cached_on_tensor(flags: Tensor, find: Callable[..., R], *arguments: Any) -> R:
     """Return `find(*asked)`, cached for as long as the tensor `flags` lives.
 
     Unlike a cache of bounded size, this serves any number of conversations in turn.
     """
     found = _beside.setdefault(flags, {})
-    key = find, asked
+    key = find, arguments
     if key not in found:
-        found[key] = find(*asked)
+        found[key] = find(*arguments)
     return found[key]
 
 
@@ -130,21 +130,21 @@ class WholeTokens(NamedTuple):
         if self.real is None:
             logits.index_copy_(-1, self.places[0], exact)
             return
-        place = self.places[:, None, None].expand(*logits.shape[:-1], -1)
-        exact = torch.where(self.real[:, None, None], exact, logits.gather(-1, place))
-        logits.scatter_(-1, place, exact)
+        index = self.places[:, None, None].expand(*logits.shape[:-1], -1)
+        exact = torch.where(self.real[:, None, None], exact, logits.gather(-1, index))
+        logits.scatter_(-1, index, exact)
 
     def take(self, weights: Tensor) -> Tensor:
         """Return the weighted sum of these values, and set their weights to 0."""
         if self.first is None or self.real is None:
-            some = weights.index_select(-1, self.places[0])
+            own_weights = weights.index_select(-1, self.places[0])
             weights.index_fill_(-1, self.places[0], 0)
-            return some @ self.values
-        place = self.places[:, None, None].expand(*weights.shape[:-1], -1)
-        some = weights.gather(-1, place)
+            return own_weights @ self.values
+        index = self.places[:, None, None].expand(*weights.shape[:-1], -1)
+        own_weights = weights.gather(-1, index)
         # a whole token includes what the static mask keeps of it, so its other weight is 0
-        weights.scatter_(-1, place, some.masked_fill(self.real[:, None, None], 0))
-        return (some * self.first[:, None, None]) @ self.values
+        weights.scatter_(-1, index, own_weights.masked_fill(self.real[:, None, None], 0))
+        return (own_weights * self.first[:, None, None]) @ self.values
 
 
 class StackedBlocks(NamedTuple):
@@ -157,10 +157,10 @@ class StackedBlocks(NamedTuple):
     whole: WholeTokens
 
     @classmethod
-    def of(cls, some: list[HexBlock], config: HexConfig, rows: int) -> "StackedBlocks":
+    def of(cls, blocks: list[HexBlock], config: HexConfig, rows: int) -> "StackedBlocks":
         """Return blocks in this layout."""
-        kept, block = static_kept_of(some[0], config), side_by_side(some, rows)
-        _beside[block.dynamic] = _beside[some[0].dynamic]
+        kept, block = static_kept_of(blocks[0], config), side_by_side(blocks, rows)
+        _beside[block.dynamic] = _beside[blocks[0].dynamic]
         begins = first_entries(block, kept)[1]
         keys, values = (
             stored.index_select(0, (places := by.stored(begins)).flatten()).view(places.shape)
@@ -173,18 +173,19 @@ class StackedBlocks(NamedTuple):
         """Return the original blocks, with their batch axes."""
         block, kept = self.block, static_kept_of(self.block, config)
         sizes, begins = first_entries(block, kept)
-        each = sizes.flatten(1).sum(1).tolist()
+        entries_of_block = sizes.flatten(1).sum(1).tolist()
         _, entry, real, _ = whole_entries(block, begins)
         real = real[:, None, :, None].expand(entry.shape) if real is not None else ...
         every = []
-        for some, by, exact in zip(block[-3:-1], kept[1:], self.whole[1:3], strict=True):
-            found = some.new_empty(sum(each))
-            found[by.stored(begins)] = some
+        for kept_by_mask, by, exact in zip(block[-3:-1], kept[1:], self.whole[1:3], strict=True):
+            found = kept_by_mask.new_empty(sum(entries_of_block))
+            found[by.stored(begins)] = kept_by_mask
             found[entry[real]] = exact[real]
-            every.append([x.clone() for x in found.split(each)])
+            every.append([x.clone() for x in found.split(entries_of_block)])
         parts = [[x.reshape(*batch, *x.shape[1:]) for x in part] for part in block[1:-3]]
         dynamic = [x.reshape(*batch, *x.shape[1:]) for x in block.dynamic]
-        return [HexBlock(block.bits, *one) for one in zip(*parts, *every, dynamic, strict=True)]
+        by_block = zip(*parts, *every, dynamic, strict=True)
+        return [HexBlock(block.bits, *tensors) for tensors in by_block]
 
 
 class StackedCache(NamedTuple):
@@ -203,7 +204,7 @@ class StackedCache(NamedTuple):
         """Return a cache in this layout."""
         rows = cache.residual_mass.shape[:-1].numel()
         alike = groupby(cache.blocks, shared_properties)
-        runs = [StackedBlocks.of(list(some), cache.config, rows) for _, some in alike]
+        runs = [StackedBlocks.of(list(group), cache.config, rows) for _, group in alike]
         return cls(tuple(runs), cache._replace(blocks=()))
 
     def followed(self, block: HexBlock, rest: HexCache) -> "StackedCache":
@@ -218,8 +219,8 @@ class StackedCache(NamedTuple):
     def cache(self) -> HexCache:
         """Return the cache as the specification stores it, bit for bit."""
         batch = self.rest.residual_mass.shape[:-1]
-        some = (one for run in self.runs for one in run.blocks(self.rest.config, batch))
-        return self.rest._replace(blocks=tuple(some))
+        blocks = (block for run in self.runs for block in run.blocks(self.rest.config, batch))
+        return self.rest._replace(blocks=tuple(blocks))
 
 
 def shared_properties(block: HexBlock) -> tuple[Any, ...]:
@@ -231,8 +232,8 @@ def shared_properties(block: HexBlock) -> tuple[Any, ...]:
 def static_kept_of(block: HexBlock, config: HexConfig) -> Kept:
     """Return what the static mask keeps of a block, or of stacked blocks."""
     (heads, width), there = block.key_steps.shape[-2:], block.dynamic
-    asked = mask_settings(config), there.shape[-1], heads, width, there.device, block.bits
-    return cached_on_tensor(there, kept_by, *asked)
+    settings = mask_settings(config), there.shape[-1], heads, width, there.device, block.bits
+    return cached_on_tensor(there, kept_by, *settings)
 
 
 def first_entries(block: HexBlock, kept: Kept) -> tuple[Tensor, Tensor]:
@@ -255,10 +256,10 @@ def whole_entries(
     if rows == 1:
         places = marked[0].nonzero().T
         return places, begins.index_select(2, places[0])[..., None] + inside, None, None
-    sizes, (row, place) = marked.sum(1), marked.nonzero(as_tuple=True)
+    sizes, (row, column) = marked.sum(1), marked.nonzero(as_tuple=True)
     rank = torch.arange(len(row), device=marked.device) - (sizes.cumsum(0) - sizes)[row]
     places = row.new_zeros(rows, int(rank.max()) + 1 if len(rank) else 0)
-    places[row, rank] = place
+    places[row, rank] = column
     number = torch.arange(places.shape[1], device=marked.device)
     places = places.gather(1, torch.minimum(number, (sizes - 1).clamp(min=0)[:, None]))
     entry = begins.gather(2, places[:, None].expand(-1, begins.shape[1], -1))[..., None] + inside
@@ -282,11 +283,11 @@ def side_by_side(blocks: list[HexBlock], rows: int) -> HexBlock:
     batch = blocks[0].dynamic.ndim - 1
 
     def part(name: str) -> Tensor:
-        some = [getattr(block, name) for block in blocks]
+        parts = [getattr(block, name) for block in blocks]
         if name.startswith("kept"):
-            return torch.cat(some) if len(some) > 1 else some[0]
-        joined = torch.stack(some) if len(some) > 1 else some[0][None]
-        return joined if batch == 1 else joined.reshape(len(some), rows, *some[0].shape[batch:])
+            return torch.cat(parts) if len(parts) > 1 else parts[0]
+        joined = torch.stack(parts) if len(parts) > 1 else parts[0][None]
+        return joined if batch == 1 else joined.reshape(len(parts), rows, *parts[0].shape[batch:])
 
     return HexBlock(blocks[0].bits, *(part(name) for name in HexBlock._fields[1:]))
 

@@ -29,10 +29,10 @@ def with_ends(
     length, pool = scores.shape[-1], scores.shape[-AXES[scope] :].numel()
     between = [1] * (scores.ndim - rows.real.ndim)
     first = (length - rows.real).view(*rows.real.shape, *between)
-    place = torch.arange(length, device=scores.device)
+    position = torch.arange(length, device=scores.device)
     window = left = rows.real // 50 if recent is None else rows.real.clamp(max=recent)
     ends = length - window.view(first.shape)
-    others = (protected | (place < first + sinks)) & (place >= first) & (place < ends)
+    others = (protected | (position < first + sinks)) & (position >= first) & (position < ends)
     if store is None and scores.numel():
         spare = pool_budgets(keep, ratio, rows, scope)
         spare = spare - others.flatten(-AXES[scope]).sum(-1)
@@ -41,7 +41,7 @@ def with_ends(
         left = torch.minimum(window, spare.clamp(min=0))
         if may_read_values(left):
             tell(int((window - left).amax()))
-    protected = others | (place >= length - left.view(first.shape))
+    protected = others | (position >= length - left.view(first.shape))
     return scored._replace(protected=protected.movedim(-3, 0) if scope == "model" else protected)
 
 

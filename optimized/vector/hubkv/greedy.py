@@ -35,9 +35,9 @@ def most_gaining(weights: Tensor, covered: Tensor, kept: Tensor) -> Tensor:
         leading = ~(rough < lower)  # every one where a sum is infinite
         places = leading.reshape(-1, tokens).any(0).nonzero()[:, 0]
         if len(places) < tokens // 8:
-            some = gains(weights.index_select(-1, places), covered, torch.float64)
-            some.masked_fill_(kept.index_select(-1, places), -torch.inf)
-            return places[some.argmax(-1, keepdim=True)]
+            exact = gains(weights.index_select(-1, places), covered, torch.float64)
+            exact.masked_fill_(kept.index_select(-1, places), -torch.inf)
+            return places[exact.argmax(-1, keepdim=True)]
     left = gains(weights, covered, torch.float64).masked_fill_(kept, -torch.inf)
     return left.argmax(-1, keepdim=True)
 

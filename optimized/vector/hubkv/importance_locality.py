@@ -40,9 +40,9 @@ def distance_profile(weights: Tensor, distances: int) -> Tensor:
 def attention_density(weights: Tensor, content: Tensor | None) -> Tensor:
     queries, tokens = weights.shape[-2:]
     content = _unprotected(tokens) if content is None else content
-    asked = content[tokens - queries :].to(weights.device)
+    counted = content[tokens - queries :].to(weights.device)
     weights = widen(weights)
-    return (asked.to(weights.dtype) @ weights) / asked.sum()
+    return (counted.to(weights.dtype) @ weights) / counted.sum()
 
 
 def _unprotected(tokens: int) -> Tensor:

@@ -21,13 +21,13 @@ def outlier_mask(x: Tensor, ratio: float) -> Tensor:
     mask = torch.empty(x.shape, dtype=torch.bool)
     both = x.reshape(-1, x.shape[-1]), mask.view(-1, x.shape[-1])
     parts = (part.split(max(1, MEMBERS // x.shape[-1])) for part in both)
-    for some, into in zip(*parts, strict=True):
-        keys, marked = array(untied(sortable(some))), array(into)
+    for part, into in zip(*parts, strict=True):
+        keys, marked = array(untied(sortable(part))), array(into)
         low, high = (np.partition(keys, end)[:, end, None] for end in (count - 1, -count))
         np.logical_or(keys <= low, keys >= high, out=marked)
         tied = np.count_nonzero(marked, -1) != 2 * count
         if tied.any():
-            into[tied] = both_ends(some[tied], count)
+            into[tied] = both_ends(part[tied], count)
     return mask
 
 

@@ -49,8 +49,8 @@ def _logits(keys: Tensor, mean: Tensor, covariance: Tensor) -> Tensor:
     quadratic = (covariance / (2 * width)).movedim(-3, -2).reshape(*batch, width, group * width)
     logits = keys.new_empty(*batch, group, tokens)
     for start in range(0, tokens, TOKENS):
-        some = keys[..., start : start + TOKENS, :]
-        turned = (some @ quadratic).unflatten(-1, (group, width))
-        squares = (turned * some[..., None, :]).sum(-1).mT
-        logits[..., start : start + TOKENS] = linear @ some.mT + squares
+        chunk = keys[..., start : start + TOKENS, :]
+        turned = (chunk @ quadratic).unflatten(-1, (group, width))
+        squares = (turned * chunk[..., None, :]).sum(-1).mT
+        logits[..., start : start + TOKENS] = linear @ chunk.mT + squares
     return logits

@@ -33,9 +33,9 @@ def h2o_mass(
         stop = min(count, start + QUERIES)
         seen = tokens - count + stop
         real = None if valid is None else valid[..., :seen]
-        known = known_of(log_sum_exp, slice(start, stop))
+        log_sum = known_of(log_sum_exp, slice(start, stop))
         new = queries[..., start:stop, :]
-        block = attention_drawn(new, keys[..., :seen, :], real, known, exact)
+        block = attention_drawn(new, keys[..., :seen, :], real, log_sum, exact)
         total[..., :seen] += block.sum(-2)
     return total
 

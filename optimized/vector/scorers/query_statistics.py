@@ -20,8 +20,8 @@ def query_statistics(
     counted = mask & (mask.cumsum(-1) > skip[..., None])
     new = counted.sum(-1)
     share = share_of(new, past.counted, exact)[..., None, None]
-    each = new.clamp(min=1).to(exact)[..., None]
-    moments = [moments_of_head(head, counted, each, exact) for head in queries.unbind(-3)]
+    counts = new.clamp(min=1).to(exact)[..., None]
+    moments = [moments_of_head(head, counted, counts, exact) for head in queries.unbind(-3)]
     centre, spread = past.mean, past.covariance
     if moments:
         centres, spreads = zip(*moments, strict=True)
@@ -40,11 +40,11 @@ def share_of(new: Tensor, counted: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def moments_of_head(
-    queries: Tensor, counted: Tensor, each: Tensor, dtype: torch.dtype
+    queries: Tensor, counted: Tensor, count: Tensor, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """Return mean and covariance of the `counted` queries of one head, `each` in number."""
     weight = counted.to(dtype)[..., None]
     these = queries.to(dtype) * weight
-    centre = these.sum(-2) / each
+    centre = these.sum(-2) / count
     these = (these - centre[..., None, :]).mul_(weight)
-    return centre, these.mT @ these / each[..., None]
+    return centre, these.mT @ these / count[..., None]

@@ -44,8 +44,8 @@ def observed(
     content = max(0, tokens - window)
     protected[..., content:] = True
     if content:
-        known = known_of(log_sum_exp, slice(count - window, None))
-        mass = drawn(queries[..., count - window :, :], keys, valid, known, exact)
+        log_sum = known_of(log_sum_exp, slice(count - window, None))
+        mass = drawn(queries[..., count - window :, :], keys, valid, log_sum, exact)
         scores[..., :content] = _pooled(mass[..., :content], kernel, pooling)
     if valid is not None:
         padding = ~valid[..., None, :]
