@@ -104,14 +104,13 @@ SIGHT = {
     "patch_size": 4,
     "image_size": 8,
 }
-QWEN4 = LINEAR | {
+QWEN4 = {
     "layer_types": ["linear_attention", "indexed_attention"] * 2,
     "indexer_n_heads": 2,
     "indexer_kv_heads": 1,
     "indexer_head_dim": 32,
     "indexer_budget": 16,
     "indexer_compress_ratio": 2,
-    "hc_lowrank": 8,
 }
 BYTES = {
     "vocab_size": VOCABULARY,
@@ -158,12 +157,6 @@ TOLD = {
     "dbrx": {
         "d_model": 128,
         "attn_config": {"kv_n_heads": 2, "rope_theta": 1e4, "clip_qkv": 8.0},
-        "ffn_config": {
-            "ffn_hidden_size": 16,
-            "moe_num_experts": 4,
-            "moe_top_k": 2,
-            "hidden_size": 128,
-        },
     },
     "dots1": {"n_shared_experts": 1, "layer_types": ["full_attention"] * 4},
     "emu3": {"text_config": TEXT | ENDS},
