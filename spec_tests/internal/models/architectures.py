@@ -104,14 +104,13 @@ SIGHT = {
     "patch_size": 4,
     "image_size": 8,
 }
-QWEN4 = LINEAR | {
+QWEN4 = {
     "layer_types": ["linear_attention", "indexed_attention"] * 2,
     "indexer_n_heads": 2,
     "indexer_kv_heads": 1,
     "indexer_head_dim": 32,
     "indexer_budget": 16,
     "indexer_compress_ratio": 2,
-    "hc_lowrank": 8,
 }
 BYTES = {
     "vocab_size": VOCABULARY,
@@ -120,20 +119,15 @@ BYTES = {
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
 }
-INKLING = {
-    "swa_num_attention_heads": 4,
-    "swa_num_key_value_heads": 2,
-    "swa_head_dim": 32,
-    "layer_types": ["hybrid_sliding", "hybrid"] * 2,
-}
 ALIKE = [
     (LATENT, "deepseek_v2 deepseek_v3 glm4_moe_lite minicpm3 youtu"),
     (LATENT | INDEXED, "axk2 deepseek_v32 dots3_note_text glm_moe_dsa hy_v4"),
     (LINEAR | {"layer_types": STATES}, "olmo_hybrid qwen3_5_moe_text qwen3_5_text qwen3_next"),
     ({"text_config": TEXT | LINEAR | {"layer_types": STATES}}, "qwen3_5 qwen3_5_moe"),
     ({"layer_types": ["conv", "full_attention"] * 2}, "lfm2 lfm2_moe"),
+    ({"layers_block_type": ["linear_attention", "hybrid"] * 2}, "zamba zamba2"),
     ({"layer_types": TURNS}, "gemma3_text gemma4_unified_text kolibri1 ministral"),
-    (INKLING, "inkling_text inkling2_text"),
+    ({"layer_types": ["hybrid_sliding", "hybrid"] * 2}, "inkling_text inkling2_text"),
     ({"sliding_window": None}, "doge ministral3 mistral mixtral phi3 phimoe starcoder2"),
     (HALF, "bart bigbird_pegasus blenderbot blenderbot-small marian mbart mvp pegasus plbart"),
     (HALF, "trocr whisper"),
@@ -163,16 +157,9 @@ TOLD = {
     "dbrx": {
         "d_model": 128,
         "attn_config": {"kv_n_heads": 2, "rope_theta": 1e4, "clip_qkv": 8.0},
-        "ffn_config": {
-            "ffn_hidden_size": 16,
-            "moe_num_experts": 4,
-            "moe_top_k": 2,
-            "hidden_size": 128,
-        },
     },
     "dots1": {"n_shared_experts": 1, "layer_types": ["full_attention"] * 4},
     "emu3": {"text_config": TEXT | ENDS},
-    "falcon": {"num_kv_heads": 2, "new_decoder_architecture": True},
     "falcon_h1": MAMBA | {"mamba_d_ssm": 256},
     "gemma3n_text": KV_SHARED
     | {"intermediate_size": [48] * 4, "activation_sparsity_pattern": [0.0] * 4, "laurel_rank": 4},
@@ -195,7 +182,6 @@ TOLD = {
         "num_global_key_value_heads": 1,
         "attention_k_eq_v": True,
     },
-    "git": {"vision_config": SIGHT},
     "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
     "gptj": {"rotary_dim": 16},
     "granitemoehybrid": MAMBA | {"layer_types": STATES, "shared_intermediate_size": 32},
@@ -207,19 +193,10 @@ TOLD = {
     "llama4": {"text_config": TEXT | {"intermediate_size_mlp": 48, "attention_chunk_size": WINDOW}},
     "mllama": {"text_config": TEXT | ENDS | {"cross_attention_layers": []}},
     "llama4_text": {"intermediate_size_mlp": 48, "attention_chunk_size": WINDOW},
-    "minimax": {"layer_types": STATES},
     "minimax_m3_vl_text": {"dense_intermediate_size": 48, "shared_intermediate_size": 16},
     "minimax_m3_vl_text sparse": {"layer_types": ["full_attention", "minimax_m3_sparse"] * 2},
     "mistral windowed": {},
     "modernbert-decoder": ENDS,
-    "nemotron_h": {
-        "mamba_num_heads": 8,
-        "mamba_head_dim": 32,
-        "n_groups": 2,
-        "ssm_state_size": 16,
-        "moe_shared_expert_intermediate_size": 16,
-    },
-    "prophetnet": {"num_encoder_layers": 2, "num_decoder_layers": 2},
     "qwen4_exp_text": QWEN4,
     "reformer": {"axial_pos_embds_dim": [32, 32], "hidden_size": 64},
     "xlnet": {"d_head": 32},
@@ -242,23 +219,11 @@ TOLD = {
         },
     },
     "qwen4_exp": {"text_config": QWEN4 | TEXT},
-    "roc_bert": {"pronunciation_vocab_size": VOCABULARY, "shape_vocab_size": VOCABULARY},
     "opt": {"ffn_dim": 48, "word_embed_proj_dim": 128},
-    "xglm": {"ffn_dim": 48},
-    "xlm": {"emb_dim": 32},
     "xmod": {"default_language": "en_XX", "languages": ["en_XX"]},
-    "zamba": {
-        "layers_block_type": ["linear_attention", "hybrid"] * 2,
-        "mamba_dt_rank": 4,
-        "n_mamba_heads": 2,
-        "attention_head_dim": 64,
-        "attention_hidden_size": 256,
-        "use_mamba_kernels": False,
-    },
-    "zamba2": {"layers_block_type": ["linear_attention", "hybrid"] * 2},
     "zaya": {"num_experts_per_tok": 1},
 }
-TOLD |= {kind: told for told, kinds in ALIKE for kind in kinds.split()}
+TOLD |= {kind: settings for settings, kinds in ALIKE for kind in kinds.split()}
 KINDS = tuple(dict.fromkeys((*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *TOLD)))
 CHUNKED = ("llama4", "llama4_text")
 """Architectures with chunked attention, which the oracle does not implement."""
@@ -279,11 +244,11 @@ LEFT_OUT = {
 def build(kind: str):
     """Return a model of an architecture with random weights."""
     name = kind.split()[0]
-    known = {one.name for one in dataclasses.fields(CONFIG_MAPPING[name])}
-    known |= {*CONFIG_MAPPING[name].attribute_map}
-    usual = {one: value for one, value in USUAL.items() if one in known}
-    told = usual | {"experts_implementation": "eager"} | TOLD.get(kind, {})
-    return with_random_weights(transformers.AutoConfig.for_model(name, **told))
+    settings = {field.name for field in dataclasses.fields(CONFIG_MAPPING[name])}
+    settings |= {*CONFIG_MAPPING[name].attribute_map}
+    usual = {field: value for field, value in USUAL.items() if field in settings}
+    chosen = usual | {"experts_implementation": "eager"} | TOLD.get(kind, {})
+    return with_random_weights(transformers.AutoConfig.for_model(name, **chosen))
 
 
 def prompts() -> tuple[Tensor, Tensor]:
@@ -302,15 +267,15 @@ def answer(model, ids: Tensor, mask: Tensor, cache=None):
     return model.generate(ids, attention_mask=mask, past_key_values=cache, **how)
 
 
-def relative_difference(one: Tensor, other: Tensor) -> float:
-    """Return the largest difference, relative to the largest entry of `other`."""
-    return float((one - other).abs().max() / other.abs().max())
+def relative_difference(actual: Tensor, expected: Tensor) -> float:
+    """Return the largest difference, relative to the largest entry of `expected`."""
+    return float((actual - expected).abs().max() / expected.abs().max())
 
 
 def is_our_refusal(error: Exception) -> bool:
     """Return whether an error comes from a check of this package."""
-    at = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
-    here = any((ROOT / part) in at.parents for part in ("optimized", "reference"))
+    file = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
+    here = any((ROOT / part) in file.parents for part in ("optimized", "reference"))
     return isinstance(error, ValueError | TypeError) and here and " must " in str(error)
 
 
@@ -322,7 +287,7 @@ def eviction_error(stock, model, ragged: bool) -> float:
     ids, mask = prompts()
     prompt = models.prefill(model, ids[:, :TOKENS], mask[:, :TOKENS])
     draw, pasts, kept = torch.Generator().manual_seed(2), {}, []
-    for place, layer in enumerate(prompt.cache.layers):
+    for index, layer in enumerate(prompt.cache.layers):
         if not isinstance(layer, EvictionLayer | WindowLayer):
             continue
         keys = layer.keys
@@ -333,7 +298,7 @@ def eviction_error(stock, model, ragged: bool) -> float:
             least = 0.5 if ragged else chance.sort().values[..., -KEPT, None]
             there = chance >= least
             kept.append(there)
-        pasts[place] = VisibleEntries(there)
+        pasts[index] = VisibleEntries(there)
     prompt.cache.evict(kept)
     ours = logits_after(model, prompt.cache, ids, mask, QUESTION)
     last = VisibleEntries(kept[-1])  # layers without keys of their own attend to these
@@ -348,16 +313,16 @@ def eviction_error(stock, model, ragged: bool) -> float:
 
 def rounding_error(stock, ids: Tensor, mask: Tensor, plain) -> float:
     """Return the difference of a stock model's logits between two calls and one."""
-    held, first = DynamicCache(config=stock.get_decoder().config), slice(TOKENS - 1)
-    places = (mask.cumsum(-1) - 1).clamp(min=0)
+    cache, first = DynamicCache(config=stock.get_decoder().config), slice(TOKENS - 1)
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)
     with torch.no_grad():
         stock(
             input_ids=ids[:, first],
             attention_mask=mask[:, first],
-            position_ids=places[:, first],
-            past_key_values=held,
+            position_ids=positions[:, first],
+            past_key_values=cache,
         )
-    twice = answer(stock, ids, mask, held)
+    twice = answer(stock, ids, mask, cache)
     return relative_difference(torch.stack(twice.logits), torch.stack(plain.logits))
 
 
@@ -383,17 +348,17 @@ def refusing_systems(kind: str) -> dict[str, str]:
     for padded in (False, True):
         flags = mask if padded else torch.ones_like(mask)
         for stop in (TOKENS, TOKENS + QUESTION):
-            asked = ids[:, :stop], flags[:, :stop]
-            plain = answer(stock, *asked)
-            for system, told in SYSTEMS.items():
+            inputs = ids[:, :stop], flags[:, :stop]
+            plain = answer(stock, *inputs)
+            for system, options in SYSTEMS.items():
                 behind = "" if stop == TOKENS else BEHIND
                 if {system, system + behind} & {*refused}:
                     continue
                 try:
-                    held = models.compressed(
-                        model, system, ids[:, :TOKENS], flags[:, :TOKENS], **told
+                    cache = models.compressed(
+                        model, system, ids[:, :TOKENS], flags[:, :TOKENS], **options
                     )
-                    out = answer(model, *asked, held)
+                    out = answer(model, *inputs, cache)
                 except Exception as error:
                     if not is_our_refusal(error):
                         raise
@@ -404,7 +369,7 @@ def refusing_systems(kind: str) -> dict[str, str]:
                 assert far == far < torch.inf, (kind, system)
                 if system == "full":
                     near = far <= CLOSE or far <= min(
-                        2 * rounding_error(stock, *asked, plain), LOOSE
+                        2 * rounding_error(stock, *inputs, plain), LOOSE
                     )
                     assert near, (kind, padded, stop, far)
                     assert torch.equal(out.sequences, plain.sequences)
@@ -459,17 +424,17 @@ def summary(verdict: dict[str, str]) -> str:
     return f"{RIGHT} but for {', '.join(but)}: {why}"
 
 
-def page_section(known: dict) -> str:
+def page_section(table: dict) -> str:
     """Return the generated section of the page."""
     groups: dict[str, list[str]] = {RIGHT: []}
-    for kind, verdict in known["verdicts"].items():
+    for kind, verdict in table["verdicts"].items():
         groups.setdefault(summary(verdict), []).append(kind)
     rows = sorted(groups.items(), key=lambda row: (row[0] != RIGHT, -len(row[1])))
     said = "\n".join(
-        f"| {why} | {len(kinds)} | {', '.join(f'`{one}`' for one in sorted(kinds))} |"
+        f"| {why} | {len(kinds)} | {', '.join(f'`{kind}`' for kind in sorted(kinds))} |"
         for why, kinds in rows
     )
-    return f"transformers {known['transformers']}:\n\n| | | model types |\n|---|---|---|\n{said}\n"
+    return f"transformers {table['transformers']}:\n\n| | | model types |\n|---|---|---|\n{said}\n"
 
 
 def page(text: str, part: str) -> str:
@@ -478,12 +443,12 @@ def page(text: str, part: str) -> str:
     return before + BEGIN + "\n" + part + END + rest.partition(END)[2]
 
 
-def main(asked: list[str]) -> None:
+def main(kinds: list[str]) -> None:
     """Run the given architectures, and write the verdicts to the table and the page."""
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        found = dict(zip(asked, pool.map(refusing_systems, asked), strict=True))
-    known = (load_verdicts()["verdicts"] if TABLE.exists() else {}) | found
-    every = {kind: known[kind] for kind in KINDS if kind in known}
+        found = dict(zip(kinds, pool.map(refusing_systems, kinds), strict=True))
+    verdicts = (load_verdicts()["verdicts"] if TABLE.exists() else {}) | found
+    every = {kind: verdicts[kind] for kind in KINDS if kind in verdicts}
     written = {"transformers": transformers.__version__, "verdicts": every}
     TABLE.write_text(json.dumps(written, indent=1) + "\n")
     PAGE.write_text(page(PAGE.read_text(), page_section(written)))

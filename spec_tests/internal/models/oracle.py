@@ -93,7 +93,7 @@ def logits_of_turns(run, config, ids: Tensor, mask: Tensor, turns: tuple[Turn, .
     """Return the logits of all tokens, read turn by turn by a model with the oracle's attention."""
     layers = transformers.DynamicCache(config=config).layers
     states = any("Linear" in type(layer).__name__ for layer in layers)
-    held = transformers.DynamicCache(config=config if states else None)
+    past = transformers.DynamicCache(config=config if states else None)
     read, start = [], 0
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
     for turn in turns:
@@ -101,7 +101,7 @@ def logits_of_turns(run, config, ids: Tensor, mask: Tensor, turns: tuple[Turn, .
         inputs = dict(input_ids=ids[:, new], position_ids=positions[:, new])
         inputs |= dict(attention_mask=mask[:, : turn.stop]) if states else {}
         with torch.no_grad():
-            read.append(run(**inputs, past_key_values=held, use_cache=True).logits)
+            read.append(run(**inputs, past_key_values=past, use_cache=True).logits)
         NOW.reset(token)
         start = turn.stop
     return torch.cat(read, 1)

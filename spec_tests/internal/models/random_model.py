@@ -74,24 +74,24 @@ KEYED = [kind for kind in ASKED if not KEYLESS & {*ARCHITECTURES[kind]}]
 every_architecture = pytest.mark.parametrize("kind", ASKED)
 
 
-def cross(kinds: Sequence[str], one: Sequence, other: Sequence) -> list[tuple]:
+def cross(kinds: Sequence[str], first: Sequence, second: Sequence) -> list[tuple]:
     """Return cases of a kind and two values: every combination for the first kind.
 
-    For each further kind, each value of `one` is combined with one value of `other`, in turn. In a
-    thorough run there are all combinations.
+    For each further kind, each value of `first` is combined with one value of `second`, in turn. In
+    a thorough run there are all combinations.
     """
     every = [
-        (kind, a, b) for kind in (kinds if thorough else kinds[:1]) for a in one for b in other
+        (kind, a, b) for kind in (kinds if thorough else kinds[:1]) for a in first for b in second
     ]
     turns = [] if thorough else enumerate(kinds[1:])
     return every + [
-        (kind, a, other[(turn + place) % len(other)])
+        (kind, a, second[(turn + index) % len(second)])
         for turn, kind in turns
-        for place, a in enumerate(one)
+        for index, a in enumerate(first)
     ]
 
 
-def configuration(kind: str, **more):
+def configuration(kind: str, **overrides):
     """Return a configuration with two layers, four query heads and two key heads."""
     usual = dict(
         vocab_size=VOCABULARY,
@@ -106,7 +106,7 @@ def configuration(kind: str, **more):
         max_position_embeddings=2048,
     )
     named = ARCHITECTURES.get(kind, {})
-    return transformers.AutoConfig.for_model(kind.split()[0], **usual | named | more)
+    return transformers.AutoConfig.for_model(kind.split()[0], **usual | named | overrides)
 
 
 def full_attention_layers(kind: str) -> dict[int, int]:
@@ -114,10 +114,10 @@ def full_attention_layers(kind: str) -> dict[int, int]:
     config = configuration(kind)
     count = config.num_hidden_layers
     kinds = getattr(config, "layer_types", None) or ["full_attention"] * count
-    places = [n for n, one in enumerate(kinds) if one in ("full_attention", "hybrid")]
+    places = [n for n, name in enumerate(kinds) if name in ("full_attention", "hybrid")]
     shared = getattr(config, "num_kv_shared_layers", None) or 0
-    keyed = [place for place in places if place < count - shared]
-    return {place: min(n, len(keyed) - 1) for n, place in enumerate(places)}
+    keyed = [layer for layer in places if layer < count - shared]
+    return {layer: min(n, len(keyed) - 1) for n, layer in enumerate(places)}
 
 
 def count_keyed_layers(kind: str) -> int:
@@ -130,9 +130,9 @@ def key_heads(kind: str) -> int:
     return 1 if "kv_lora_rank" in ARCHITECTURES[kind] else 2
 
 
-def new_model(kind: str, **more):
+def new_model(kind: str, **overrides):
     """Return a new model of `transformers` with random weights."""
-    return with_random_weights(configuration(kind, **more))
+    return with_random_weights(configuration(kind, **overrides))
 
 
 def with_random_weights(config, kind=transformers.AutoModelForCausalLM):
@@ -158,18 +158,18 @@ def attached_model(kind: str):
     return models.attach(new_model(kind))
 
 
-def prompts(more: int = 0) -> tuple[Tensor, Tensor]:
-    """Return ids and mask of two prompts with `more` further tokens; the second is padded."""
+def prompts(extra: int = 0) -> tuple[Tensor, Tensor]:
+    """Return ids and mask of two prompts with `extra` further tokens; the second is padded."""
     draw = torch.Generator().manual_seed(1)
-    ids = torch.randint(2, VOCABULARY, (2, TOKENS + 64), generator=draw)[:, : TOKENS + more]
+    ids = torch.randint(2, VOCABULARY, (2, TOKENS + 64), generator=draw)[:, : TOKENS + extra]
     mask = torch.ones_like(ids)
     mask[1, :PADDING] = 0
     return ids, mask
 
 
-def read(kind: str = "llama", padded: bool = True, more: int = 4):
-    """Return the prefilled prompts, and ids and mask with `more` further tokens."""
-    ids, mask = prompts(more)
+def read(kind: str = "llama", padded: bool = True, extra: int = 4):
+    """Return the prefilled prompts, and ids and mask with `extra` further tokens."""
+    ids, mask = prompts(extra)
     mask = mask if padded else torch.ones_like(mask)
     return models.prefill(attached_model(kind), ids[:, :TOKENS], mask[:, :TOKENS]), ids, mask
 

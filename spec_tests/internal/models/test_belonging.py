@@ -20,17 +20,17 @@ SYSTEMS = ("full", "kvzip+hubkv", "hex", "gear", "h2o, again")
 OTHERS = r"input_ids must begin with the tokens that the cache has seen, got others: append new ids"
 
 
-def change_one_id(ids, place):
+def change_one_id(ids, position):
     """Return a copy of ids with one id changed."""
     ids = ids.clone()
-    ids[-1, place] = 2 + (ids[-1, place] - 1) % (VOCABULARY - 2)
+    ids[-1, position] = 2 + (ids[-1, position] - 1) % (VOCABULARY - 2)
     return ids
 
 
-def swap_two_ids(ids, place):
+def swap_two_ids(ids, position):
     """Return a copy of ids with two ids of the last row in each other's place."""
     ids = ids.clone()
-    ids[-1, [place, place + 1]] = ids[-1, [place + 1, place]]
+    ids[-1, [position, position + 1]] = ids[-1, [position + 1, position]]
     return ids
 
 
@@ -53,11 +53,11 @@ def test_what_the_cache_has_not_seen_so_is_refused_and_the_rest_goes_on(system, 
     again, same = deepcopy(cache), models.attach(new("llama"))
     answer = generate(model, blank, mask, cache)
     assert_equal(generate(same, ids, mask, again)[:, -8:], answer[:, -8:])
-    more = torch.cat([answer, ids[:, :4]], 1)  # a second turn
+    longer = torch.cat([answer, ids[:, :4]], 1)  # a second turn
     flags = torch.cat([mask, torch.ones(2, 12).long()], 1)
     with pytest.raises(ValueError, match=OTHERS):
-        generate(model, change_one_id(more, -6), flags, cache)
-    generate(model, more, flags, cache)
+        generate(model, change_one_id(longer, -6), flags, cache)
+    generate(model, longer, flags, cache)
 
 
 CHANGES = dict(

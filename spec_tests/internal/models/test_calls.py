@@ -57,9 +57,9 @@ def test_every_call_without_a_cache_of_ours_is_what_it_was(call, implementation)
         model = new_model("llama")
         model.set_attn_implementation(implementation)
         calls, cache = call(*prompts())
-        more = {} if cache is None else {"past_key_values": cache}
+        past = {} if cache is None else {"past_key_values": cache}
         with torch.no_grad():
-            both.append([attach(model)(**one, **more).logits for one in calls])
+            both.append([attach(model)(**inputs, **past).logits for inputs in calls])
     assert_equal(*both)
 
 
@@ -69,7 +69,7 @@ def test_a_model_that_is_attached_twice_and_detached_is_the_model_it_was():
     models.detach(model)
     assert model.config._attn_implementation == "sdpa"
     modules = (model.model, *(layer.self_attn for layer in model.model.layers))
-    assert not any(one._forward_pre_hooks for one in modules)
+    assert not any(module._forward_pre_hooks for module in modules)
     with pytest.raises(ValueError, match=r"prepared by `attach\(model\)`, got attn_impl"):
         models.prefill(model, ids)
     models.prefill(models.attach(model), ids)
@@ -87,7 +87,7 @@ CALLS = {
 
 @pytest.mark.parametrize("call", CALLS)
 def test_a_call_finds_what_it_is_not_told(call):
-    prompt, ids, mask = read(more=3)
+    prompt, ids, mask = read(extra=3)
     prompt.cache.evict(torch.rand(2, 2, 2, TOKENS).gt(0.5) & prompt.valid[:, None])
     model, new = attached_model("llama"), ids[:, TOKENS:]
     with prompt.cache.undone():
@@ -115,8 +115,10 @@ every_rope = pytest.mark.parametrize("rope", ROPES)
 def rotating_model(rope: str):
     """Return a model whose rotary embedding changes beyond 64 tokens, and 100 ids."""
     longest, settings = ROPES[rope]
-    more = dict(max_position_embeddings=longest, rope_parameters=dict(rope_theta=1e4, **settings))
-    model = models.attach(new_model("llama", **more))
+    overrides = dict(
+        max_position_embeddings=longest, rope_parameters=dict(rope_theta=1e4, **settings)
+    )
+    model = models.attach(new_model("llama", **overrides))
     draw = torch.Generator().manual_seed(2)
     return model, torch.randint(2, VOCABULARY, (1, 100), generator=draw)
 
@@ -141,7 +143,7 @@ def test_what_was_read_at_once_beyond_the_length_goes_on_where_angles_stay():
     with torch.no_grad():
         model(input_ids=ids[:, :90], past_key_values=growing)
         actual, expected = (
-            model(input_ids=ids[:, 90:], past_key_values=held).logits for held in (cache, growing)
+            model(input_ids=ids[:, 90:], past_key_values=past).logits for past in (cache, growing)
         )
     assert_equal(actual, expected)
 

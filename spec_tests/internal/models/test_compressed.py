@@ -81,7 +81,9 @@ def entry_counts(cache):
 
 
 RANKING = [name for name in SCORERS if name != "fastkvzip"]
-REFINED = [f"{name}{more}" for name in ("snapkv", "kvzip") for more in ("+hubkv", "+graphkv@head")]
+REFINED = [
+    f"{name}{suffix}" for name in ("snapkv", "kvzip") for suffix in ("+hubkv", "+graphkv@head")
+]
 
 
 @pytest.mark.parametrize("name", [*RANKING, *REFINED, "snapkv@layer", "snapkv@model"])
@@ -90,8 +92,8 @@ def test_a_budget_of_more_than_a_row_has_keeps_the_row_whole(name):
     cache = models.compressed(attached_model("llama"), name, keep=512, **inputs)
     for layer in entry_counts(cache):
         assert (layer >= torch.tensor([[TOKENS], [TOKENS - PADDING]])).all()
-    some = models.compressed(attached_model("llama"), name, keep=TOKENS - PADDING, **inputs)
-    for layer in entry_counts(some):
+    cache = models.compressed(attached_model("llama"), name, keep=TOKENS - PADDING, **inputs)
+    for layer in entry_counts(cache):
         assert layer[1].tolist() == [TOKENS - PADDING] * 2
 
 
@@ -123,12 +125,12 @@ def test_of_a_budget_below_what_is_protected_that_alone_is_left(name, left):
 def test_a_window_is_cut_to_the_budget_and_is_half_of_it_by_default(name):
     ids = prompts(38)[0]
     for keep, given, window in ((5, {"window": 32}, 5), (12, {}, 6)):
-        one, other = (
+        actual, expected = (
             models.compressed(attached_model("llama"), name, ids, keep=keep, settings=settings)
             for settings in (given, {"window": window})
         )
-        for layer, told in zip(one.evictable(), other.evictable(), strict=True):
-            assert_equal((layer.whole, layer.old), (told.whole, told.old))
+        for layer, same in zip(actual.evictable(), expected.evictable(), strict=True):
+            assert_equal((layer.whole, layer.old), (same.whole, same.old))
 
 
 @pytest.mark.parametrize("system", ["snapkv+hubkv", "kvzip", "streaming_llm@layer"])
@@ -139,25 +141,27 @@ def test_each_layer_can_have_a_budget_of_its_own(system, padded):
     counts = mask.sum(-1)
     for how in (dict(ratio=[0.25, 0.5]), dict(ratio=[0.0, 0.5]), dict(keep=[20, 12])):
         cache = models.compressed(attached_model("llama"), system, ids, mask, **how)
-        for place, held in enumerate(entry_counts(cache)):
+        for layer, entries in enumerate(entry_counts(cache)):
             shares = how.get("ratio")
-            left = [shares and optimized.kept_count(int(n), shares[place]) for n in counts]
-            kept = torch.tensor(left) if shares else counts.clamp(max=how["keep"][place])
-            assert_equal(held.sum(-1), 2 * kept)
+            left = [shares and optimized.kept_count(int(n), shares[layer]) for n in counts]
+            kept = torch.tensor(left) if shares else counts.clamp(max=how["keep"][layer])
+            assert_equal(entries.sum(-1), 2 * kept)
 
 
 def test_kvzip_asks_in_words_where_it_is_given_a_tokenizer():
     ids, words = prompts()[0][:1], MagicMock(wraps=word_tokenizer())
     how = dict(system="kvzip", input_ids=ids, ratio=0.5)
-    silent, asked = (
-        models.compressed(attached_model("llama"), **how, settings=dict(chunk=12, sinks=2, **more))
-        for more in ({}, {"tokenizer": words})
+    silent, worded = (
+        models.compressed(
+            attached_model("llama"), **how, settings=dict(chunk=12, sinks=2, **settings)
+        )
+        for settings in ({}, {"tokenizer": words})
     )
-    start = " ".join(f"w{one}" for one in ids[0, 14:22].tolist())
+    start = " ".join(f"w{token}" for token in ids[0, 14:22].tolist())
     assert [call.args[0] for call in words.call_args_list] == [
         "\n\nRepeat the previous context exactly. w3",
         f"\n\nRepeat the part of the previous context exactly, starting with `{start}`. w3",
     ]
-    assert any(layer.old is not None for layer in asked.evictable())  # of the whole model
+    assert any(layer.old is not None for layer in worded.evictable())  # of the whole model
     with pytest.raises(AssertionError):
-        assert_equal(*([(x.whole, x.old) for x in cache.evictable()] for cache in (silent, asked)))
+        assert_equal(*([(x.whole, x.old) for x in cache.evictable()] for cache in (silent, worded)))

@@ -65,9 +65,9 @@ def test_what_would_not_be_compressed_is_refused():
         with pytest.raises(ValueError, match="use_cache must be True within `compressing`"):
             generate(model, IDS, MASK)
         model.generation_config.use_cache = True
-        held = models.compressed(model, "full", IDS, MASK)  # a filled cache is kept
-        generate(model, IDS, MASK, held)
-        assert held.get_seq_length() == TOKENS + 7
+        cache = models.compressed(model, "full", IDS, MASK)  # a filled cache is kept
+        generate(model, IDS, MASK, cache)
+        assert cache.get_seq_length() == TOKENS + 7
         with pytest.raises(ValueError, match=r"within `compressing`.*an empty DynamicCache"):
             generate(model, IDS, MASK, transformers.DynamicCache())
         for call in (
@@ -131,11 +131,11 @@ def test_threads_share_one_scorer():
     model = models.attach(new_model("llama"))
     scorer = models.scorer("snapkv", model, window=8)
     texts = [IDS[:1, shift:] for shift in range(3)]
-    every = [torch.ones_like(text) for text in texts]
+    masks = [torch.ones_like(text) for text in texts]
     with models.compressing(model, scorer, ratio=0.7):
-        expected = [generate(model, text, one) for text, one in zip(texts, every, strict=True)]
+        expected = [generate(model, text, mask) for text, mask in zip(texts, masks, strict=True)]
         with ThreadPoolExecutor(3) as pool:
-            answers = [*pool.map(generate, [model] * 18, texts * 6, every * 6)]
+            answers = [*pool.map(generate, [model] * 18, texts * 6, masks * 6)]
     assert all(map(torch.equal, answers, expected * 6))
 
 

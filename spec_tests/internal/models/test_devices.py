@@ -23,9 +23,9 @@ SYSTEMS = {name: dict(ratio=0.5) for name in models.SCORERS if name != "fastkvzi
 
 
 class Away(Tensor):
-    """A tensor in the memory of the CPU that counts as one on the device `place`."""
+    """A tensor in the memory of the CPU that counts as one on the device `home`."""
 
-    place: torch.device
+    home: torch.device
 
 
 class OtherDevices(TorchFunctionMode):
@@ -47,8 +47,8 @@ class OtherDevices(TorchFunctionMode):
             raise RuntimeError(f"{name} expects all tensors on the same device, got {[*homes]}")
         if name == "__getitem__" or (name == "to" and len(given) > 1):
             homes = {place_of(given[name == "to"]): None}
-        asked = [torch.device(x) for x in (*args, *kwargs.values()) if is_place(x)]
-        home = CPU if name == "cpu" else next(iter([*asked, *homes]), CPU)
+        named = [torch.device(x) for x in (*args, *kwargs.values()) if is_place(x)]
+        home = CPU if name == "cpu" else next(iter([*named, *homes]), CPU)
         args, kwargs = tree_map(lambda x: CPU if is_place(x) else x, (args, kwargs))
         with DisableTorchFunction():
             result = func(*args, **kwargs)
@@ -64,7 +64,7 @@ def is_place(x):
 
 def place_of(x: Tensor) -> torch.device:
     """Return the device that a tensor counts as on."""
-    return x.place if isinstance(x, Away) else CPU
+    return x.home if isinstance(x, Away) else CPU
 
 
 def placed(x: Tensor, home: torch.device) -> Tensor:
@@ -74,17 +74,17 @@ def placed(x: Tensor, home: torch.device) -> Tensor:
     if home.type == "mps" and x.dtype == torch.float64:
         raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
     x = x.as_subclass(Away)
-    x.place = home
+    x.home = home
     return x
 
 
 def move(module, home: str) -> None:
     """Put the parameters and buffers of a module on a device."""
     with DisableTorchFunction():
-        for one in module.modules():
-            for held in (one._parameters, one._buffers):
-                here = {name: x for name, x in held.items() if x is not None}
-                held |= {name: placed(x.detach(), torch.device(home)) for name, x in here.items()}
+        for part in module.modules():
+            for kept in (part._parameters, part._buffers):
+                here = {name: x for name, x in kept.items() if x is not None}
+                kept |= {name: placed(x.detach(), torch.device(home)) for name, x in here.items()}
 
 
 @cache
@@ -114,7 +114,7 @@ def answer(device: str, system: str) -> tuple[int, list]:
 
 @pytest.mark.parametrize(
     ("device", "system"),
-    [("mps", one) for one in SYSTEMS] + [("xpu:0", one) for one in ("h2o+hubkv", "hex-3")],
+    [("mps", name) for name in SYSTEMS] + [("xpu:0", name) for name in ("h2o+hubkv", "hex-3")],
 )
 def test_another_device_gives_what_the_cpu_gives(device, system):
     expected = answer("cpu", system)

@@ -19,7 +19,7 @@ from spec_tests.internal.models.test_laws import attached, batch
 
 SCORES = torch.rand(2, 2, 2, TOKENS, generator=torch.Generator().manual_seed(0))
 """Of every layer, row, head and token."""
-SCORED = [optimized.Scored(one, torch.zeros_like(one, dtype=torch.bool)) for one in SCORES]
+SCORED = [optimized.Scored(scores, torch.zeros_like(scores, dtype=torch.bool)) for scores in SCORES]
 every_scope = pytest.mark.parametrize("scope", ["head", "layer", "model"])
 
 
@@ -54,8 +54,8 @@ def test_budgets_are_what_each_head_of_a_row_keeps():
     assert [whole[0].shape[2] for whole, _ in layers] == [9, 3]
     how = dict(budgets=torch.tensor([[9, 4], [3, 8]]), refinement=graph)
     layers = compressed(optimized.graphkv_compress, padded=False, **how)
-    held = [old.offsets.diff().tolist() for _, old in layers if old is not None]
-    assert held == [[9, 9, 4, 4], [3, 3, 8, 8]]
+    counts = [old.offsets.diff().tolist() for _, old in layers if old is not None]
+    assert counts == [[9, 9, 4, 4], [3, 3, 8, 8]]
 
 
 STORES = ("kivi-4", "gear", "kcvt-4")
@@ -71,9 +71,9 @@ def restore_by_specification(store: str, keys, values):
         return reference.gear_read(reference.gear_prefill(keys, values))
     mass = keys.new_zeros(keys.shape[:-1])
     scored = reference.Scored(mass, mass.bool())
-    held = reference.compress(keys, values, scored, store=reference.hex_preset("KCVT-4"))
-    assert isinstance(held, reference.HexCache)
-    return reference.hex_read(held)
+    stored = reference.compress(keys, values, scored, store=reference.hex_preset("KCVT-4"))
+    assert isinstance(stored, reference.HexCache)
+    return reference.hex_read(stored)
 
 
 def restore_layer(store: str, layer) -> None:
@@ -84,7 +84,7 @@ def restore_layer(store: str, layer) -> None:
     sizes = layer.old.offsets.diff().tolist()
     pools = zip(*(x[None, None].split(sizes, 2) for x in layer.old[:2]), strict=True)
     parts = [restore_by_specification(store, *pool) for pool in pools]
-    keys, values = (torch.cat([x[0, 0] for x in some]) for some in zip(*parts, strict=True))
+    keys, values = (torch.cat([x[0, 0] for x in heads]) for heads in zip(*parts, strict=True))
     layer.old = layer.old._replace(keys=keys, values=values)
 
 
@@ -100,7 +100,7 @@ def test_attention_sees_what_the_store_restores_of_what_is_left(system, store, p
     )
     for layer in exact.layers:
         restore_layer(store, layer)
-    actual, expected = (logits_after(model, held, ids, mask, 4) for held in (cache, exact))
+    actual, expected = (logits_after(model, filled, ids, mask, 4) for filled in (cache, exact))
     assert_close(actual, expected.double(), 32.0)
 
 
@@ -114,9 +114,9 @@ def test_the_scores_of_what_is_left_select_the_heavy_hitters_of_hex():
         mass = reference.shift_scores(scores.flatten()[None])[0].view_as(scores)
         scored = reference.Scored(mass, torch.zeros_like(mass, dtype=torch.bool))
         store = reference.hex_preset("HEX-4")
-        held = reference.compress(left.keys, left.values, scored, store=store)
-        assert isinstance(held, reference.HexCache)
-        assert_equal(layer.held[0].blocks[0].dynamic, held.blocks[0].dynamic)
+        stored = reference.compress(left.keys, left.values, scored, store=store)
+        assert isinstance(stored, reference.HexCache)
+        assert_equal(layer.held[0].blocks[0].dynamic, stored.blocks[0].dynamic)
 
 
 @every_store

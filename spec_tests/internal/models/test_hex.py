@@ -28,7 +28,7 @@ def test_gradients_flow_through_a_step_that_compresses(mode):
         with torch.inference_mode():
             model(ids[:, :TOKENS], past_key_values=cache)
         read = embedded.clone().requires_grad_()
-        steps = (model(inputs_embeds=one, past_key_values=cache) for one in read.split(1, 1))
+        steps = (model(inputs_embeds=token, past_key_values=cache) for token in read.split(1, 1))
         torch.cat([step.logits for step in steps], 1).square().mean().backward()
         assert read.grad is not None
         slopes.append(read.grad)
@@ -46,6 +46,6 @@ def test_refined_scores_name_the_tokens_that_hex_keeps(compressor):
     how |= dict(refinement=optimized.GraphSettings(4)) if compressor == "graphkv_compress" else {}
     chosen = getattr(optimized, compressor)
     cache = models.HexTransformersCache.of_prompt(prompt, scored, chosen, settings, **how)
-    kept = [layer.held.blocks[0].dynamic for layer in cache.layers]
+    kept = [stored.held.blocks[0].dynamic for stored in cache.layers]
     count = TOKENS // 4 + (2 if compressor == "hubkv_compress" else 0)
-    assert all((one.sum(-1) == count).all() for one in kept)
+    assert all((layer.sum(-1) == count).all() for layer in kept)

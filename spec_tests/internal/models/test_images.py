@@ -123,16 +123,16 @@ def prompt(kind: str, images: bool, padded: bool, count: int = TOKENS):
     cross([*CONFIGS], [(i, a) for i in (False, True) for a in (0, QUESTION)], [False, True]),
 )
 def test_a_whole_cache_continues_as_the_model_does(kind, shape, padded):
-    images, asked = shape
+    images, extra = shape
     ids, mask, looked = prompt(kind, images, padded)
-    every, flags, again = prompt(kind, images, padded, TOKENS + asked)
+    every, flags, again = prompt(kind, images, padded, TOKENS + extra)
     expected = generate(stock_image_model(kind), every, flags, **again)
     cache = models.compressed(attached_image_model(kind), "full", ids, mask, **looked)
     # A model stores the positions of its last image only.
     models.compressed(attached_image_model(kind), "full", *prompt(kind, False, False)[:2])
     copy = deepcopy(cache)
     assert torch.equal(generate(attached_image_model(kind), every, flags, cache, **again), expected)
-    if asked:  # images need not be given again
+    if extra:  # images need not be given again
         assert torch.equal(generate(attached_image_model(kind), every, flags, copy), expected)
     for system, how in (("h2o+hubkv@layer", {"ratio": 0.5}), ("gear", {})):
         left = models.compressed(attached_image_model(kind), system, ids, mask, **how, **looked)

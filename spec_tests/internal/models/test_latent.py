@@ -25,9 +25,9 @@ def attention_of_the_model(ids, mask, model=None):
     """Return queries and expanded keys of each layer and head, from the model's own file."""
     seen = []
 
-    def watch(module, query, key, value, attention_mask, scaling, **more):
+    def watch(module, query, key, value, attention_mask, scaling, **options):
         seen.append((query * scaling * key.shape[-1] ** 0.5, key))
-        return eager(module, query, key, value, attention_mask, scaling=scaling, **more)
+        return eager(module, query, key, value, attention_mask, scaling=scaling, **options)
 
     eager = transformers.AttentionInterface()["sdpa"]
     transformers.AttentionInterface.register("watched", watch)
@@ -62,10 +62,10 @@ def test_rows_score_what_the_heads_give_them_together(name, settings, spec, chun
     scorer = models.scorer(name, attached_model(KIND), **settings)
     prompt = models.prefill(attached_model(KIND), ids, mask, chunk=chunk, watch=[scorer.watch])
     found = scorer.finish(prompt, 14).scored
-    for one, (queries, keys) in zip(found, attention_of_the_model(ids, mask), strict=True):
+    for layer, (queries, keys) in zip(found, attention_of_the_model(ids, mask), strict=True):
         inputs = dict(queries=queries, keys=keys, valid=mask.bool())
-        assert one.scores.shape == (2, 1, TOKENS)
-        assert_as_accurate(one.scores, spec, inputs)
+        assert layer.scores.shape == (2, 1, TOKENS)
+        assert_as_accurate(layer.scores, spec, inputs)
 
 
 def test_a_kept_token_costs_one_row():
@@ -86,7 +86,7 @@ def test_a_copied_or_detached_model_expands_rows_by_itself():
     assert_equal(generate(twin, ids, mask, cache), expected)
     models.detach(twin)
     assert_equal(generate(twin, ids, mask), expected)
-    assert not any("expand_kv" in vars(one) for one in twin.modules())
+    assert not any("expand_kv" in vars(layer) for layer in twin.modules())
 
 
 def test_a_bias_where_rows_are_expanded_moves_no_score():
@@ -100,5 +100,5 @@ def test_a_bias_where_rows_are_expanded_moves_no_score():
     seen = attention_of_the_model(ids, mask, biased)
     scorer = models.scorer("h2o", models.attach(biased))
     prompt = models.prefill(biased, ids, mask, watch=[scorer.watch])
-    for one, (queries, keys) in zip(scorer.finish(prompt, 14).scored, seen, strict=True):
-        assert_as_accurate(one.scores, mass, dict(queries=queries, keys=keys, valid=mask.bool()))
+    for layer, (queries, keys) in zip(scorer.finish(prompt, 14).scored, seen, strict=True):
+        assert_as_accurate(layer.scores, mass, dict(queries=queries, keys=keys, valid=mask.bool()))

@@ -75,9 +75,9 @@ def cases(*groups: dict[str, tuple], both: bool = False) -> list[tuple[str, str,
     ]
     for turn, kind in enumerate(ASKED[1:]):
         served = SOME if kind in KEYED else WHOLE | EVICTING
-        known = [case for case in names if case in SOME and case in served]
-        start = turn % max(1, len(known))
-        chosen = known if thorough else (known[start:] + known[:start])[: 1 + both]
+        listed = [case for case in names if case in SOME and case in served]
+        start = turn % max(1, len(listed))
+        chosen = listed if thorough else (listed[start:] + listed[:start])[: 1 + both]
         found += [(kind, case, bool((turn + n) % 2)) for n, case in enumerate(chosen)]
     return found
 
@@ -87,9 +87,9 @@ def of(*groups: dict[str, tuple], both: bool = False):
     return pytest.mark.parametrize(("kind", "case", "padded"), cases(*groups, both=both))
 
 
-def new(kind: str, **more):
+def new(kind: str, **overrides):
     """Return a model; Llama's heads are as wide as a group of KIVI."""
-    return new_model(kind, **dict(head_dim=32) | more if kind == "llama" else more)
+    return new_model(kind, **dict(head_dim=32) | overrides if kind == "llama" else overrides)
 
 
 @functools.cache
@@ -104,16 +104,16 @@ def attached(kind: str):
     return models.attach(new(kind))
 
 
-def batch(padded: bool, more: int = 0) -> tuple[Tensor, Tensor]:
-    """Return ids and mask of two prompts with `more` further tokens."""
-    ids, mask = prompts(LENGTH - 24 + more)
+def batch(padded: bool, extra: int = 0) -> tuple[Tensor, Tensor]:
+    """Return ids and mask of two prompts with `extra` further tokens."""
+    ids, mask = prompts(LENGTH - 24 + extra)
     return ids, mask if padded else torch.ones_like(mask)
 
 
-def read(kind: str, case: str, ids: Tensor, mask: Tensor, **more):
+def read(kind: str, case: str, ids: Tensor, mask: Tensor, **options):
     """Return the cache of a case, after a prompt."""
     system, how = SYSTEMS[case]
-    return models.compressed(attached(kind), system, ids, mask, **how | more)
+    return models.compressed(attached(kind), system, ids, mask, **how | options)
 
 
 def entries(cache) -> list:
@@ -176,10 +176,10 @@ def test_a_row_is_what_it_is_alone(kind, case):
     rows = [0, 1] if case in EVICTING or kind == "lfm2" else [0, 1, 0]
     ids, mask = ids[rows], mask[rows]
     mask[2:, :-1] = 0
-    asked, there = batch(False, 9)[0][rows, -9:], torch.ones(len(rows), 9).long()
+    questions, there = batch(False, 9)[0][rows, -9:], torch.ones(len(rows), 9).long()
     if kind == "llama" and case not in DECODING:  # padding is no token of a window or a state
         there[0, :5] = 0
-    every, flags = torch.cat([ids, asked], 1), torch.cat([mask, there], 1)
+    every, flags = torch.cat([ids, questions], 1), torch.cat([mask, there], 1)
     together = generate(attached(kind), every, flags, read(kind, case, ids, mask))
     for row in range(2 if case in DECODING else len(rows)):
         prompt = ids[row : row + 1, mask[row].bool()]
@@ -265,16 +265,16 @@ def test_questions_that_are_undone_and_copies_leave_no_trace(kind, case, padded)
 @of(EVICTING, DECODING, STORED, LEFT, both=True)
 def test_both_implementations_hold_the_same_in_fewer_bytes(kind, case, padded):
     ids, mask = batch(padded)
-    more = {kv: {} for kv in (reference, optimized)}
+    options = {kv: {} for kv in (reference, optimized)}
     if case.startswith("fastkvzip"):
-        more = {kv: dict(settings={"weights": gates(kv)}) for kv in more}
-    both = [read(kind, case, ids, mask, kv=kv, **how) for kv, how in more.items()]
+        options = {kv: dict(settings={"weights": gates(kv)}) for kv in options}
+    both = [read(kind, case, ids, mask, kv=kv, **how) for kv, how in options.items()]
     assert both[0].nbytes == both[1].nbytes < read(kind, "full", ids, mask).nbytes
     if case in EVICTING:
         assert_equal(*map(entries, both))
     copies = [saved(cache) for cache in both]
     for copied, cache in zip(copies, both, strict=True):
-        used = [[vars(layer).get("kv") for layer in each.layers] for each in (copied, cache)]
+        used = [[vars(layer).get("kv") for layer in filled.layers] for filled in (copied, cache)]
         assert used[0] == used[1]
     assert_equal(*(generate(attached(kind), ids, mask, copied) for copied in copies))
 

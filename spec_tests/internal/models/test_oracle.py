@@ -57,10 +57,10 @@ def random_sets(kind: str, mask: Tensor, ragged: bool) -> Tensor:
     draw = torch.Generator().manual_seed(5)
     heads = key_heads(kind)
     kept = torch.zeros(count_keyed_layers(kind), *mask.shape[:1], heads, TOKENS, dtype=torch.bool)
-    for index, one in enumerate(kept.view(-1, TOKENS)):
+    for index, head in enumerate(kept.view(-1, TOKENS)):
         real = mask[index // heads % len(mask), :TOKENS].nonzero()[:, 0]
         count = 3 + 2 * (index % 5) if ragged else 9
-        one[real[torch.randperm(len(real), generator=draw)[:count]]] = True
+        head[real[torch.randperm(len(real), generator=draw)[:count]]] = True
     return kept
 
 
@@ -76,7 +76,7 @@ def turns_after_eviction(kind: str, kept: Tensor, stops) -> tuple[Turn, ...]:
     turns, start = [Turn(kept.shape[-1])], kept.shape[-1]
     for stop in stops:
         since = torch.ones(*kept.shape[1:-1], start - kept.shape[-1], dtype=torch.bool)
-        layers = (VisibleEntries(torch.cat([one, since], -1)) for one in kept)
+        layers = (VisibleEntries(torch.cat([layer, since], -1)) for layer in kept)
         turns.append(Turn(stop, by_layer(kind, layers)))
         start = stop
     return tuple(turns)

@@ -27,8 +27,8 @@ class Waits(TorchFunctionMode):
 
 
 def test_an_import_loads_no_model_code():
-    asked = "import sys, optimized.models; print(*sys.modules)"
-    run = [sys.executable, "-c", asked]
+    code = "import sys, optimized.models; print(*sys.modules)"
+    run = [sys.executable, "-c", code]
     loaded = subprocess.run(run, capture_output=True, text=True, check=True).stdout.split()
     for name in ("transformers.modeling_utils", "transformers.generation.utils"):
         assert name not in loaded

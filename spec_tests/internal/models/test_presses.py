@@ -100,12 +100,12 @@ def whole_cache(model, ids: Tensor) -> Any:
 def kept_entries(model, press, ids: Tensor) -> Tensor:
     """Return the mask of entries that a press keeps (layers, rows, heads, tokens), and check it."""
     sets, whole = [], whole_cache(model, ids)
-    for layer, every, some in zip(
+    for layer, whole_layer, pressed in zip(
         model.model.layers, whole.layers, read_under(model, press, ids).layers, strict=True
     ):
-        same = (every.keys[..., None, :] == some.keys[..., None, :, :]).all(-1).any(-1)
-        assert_equal(some.keys, every.keys[same].view_as(some.keys))
-        assert_equal(some.values, every.values[same].view_as(some.values))
+        same = (whole_layer.keys[..., None, :] == pressed.keys[..., None, :, :]).all(-1).any(-1)
+        assert_equal(pressed.keys, whole_layer.keys[same].view_as(pressed.keys))
+        assert_equal(pressed.values, whole_layer.values[same].view_as(pressed.values))
         gone = getattr(layer.self_attn, "masked_key_indices", None)
         if gone is not None:
             assert bool(same.all())
@@ -180,14 +180,14 @@ def test_what_is_kept_follows_from_the_scores_of_a_press_beside_its_marks(name, 
         wanted = reference.hubkv_select(torch.stack(keys), torch.stack(values), both, ratio=ratio)
         assert_equal(found, wanted)
         return
-    for place, (layer, kept) in enumerate(zip(layers, found, strict=True)):
+    for index, (layer, kept) in enumerate(zip(layers, found, strict=True)):
         budget: dict[str, Any] = dict(ratio=ratio)
         if name == "pyramid":
-            keep = base.get_layer_budget(model.model.layers[place].self_attn, LENGTH)
+            keep = base.get_layer_budget(model.model.layers[index].self_attn, LENGTH)
             budget = dict(keep=keep * (HEADS if scope == "layer" else 1))
         if graph:
             if "queries" in kind:
-                budget["queries"] = queries[place]
+                budget["queries"] = queries[index]
             how = GraphSettings(GRAPH["count"], **settings)
             wanted = reference.graphkv_select(
                 *layer, refinement=how, length=GRAPH["length"], **budget
@@ -205,13 +205,13 @@ def test_the_model_attends_to_what_is_kept_and_to_nothing_else(scope):
     press = HubKVPress(kvpress.SnapKVPress(0.5, window_size=3), scope=scope)
     (kept,) = kept_entries(model, press, ids)
     seen = torch.cat([kept, kept.new_ones(2, HEADS, 1)], -1).repeat_interleave(GROUP, 1)
-    place = dict(position_ids=torch.tensor([[LENGTH]]))
+    where = dict(position_ids=torch.tensor([[LENGTH]]))
     cache = read_under(model, press, ids)
     with torch.no_grad():
-        found = model(next_id, past_key_values=cache, **place).logits
+        found = model(next_id, past_key_values=cache, **where).logits
         whole = whole_cache(new_model(layers=1), ids)
         mask = seen[..., None, :]
-        wanted = new_model(layers=1)(next_id, attention_mask=mask, past_key_values=whole, **place)
+        wanted = new_model(layers=1)(next_id, attention_mask=mask, past_key_values=whole, **where)
     torch.testing.assert_close(found, wanted.logits)
 
 

@@ -28,10 +28,10 @@ AGAIN = dict(keep=9, interval=4)
 DECODING = optimized.DecodingConfig(10, 4, "layer")
 
 
-def from_config(kind: str, attn_implementation: str | None = None, **more):
+def from_config(kind: str, attn_implementation: str | None = None, **overrides):
     """Return a model with the random weights of `transformers`."""
     how = dict(attn_implementation=attn_implementation)
-    return transformers.AutoModelForCausalLM.from_config(configuration(kind, **more), **how)
+    return transformers.AutoModelForCausalLM.from_config(configuration(kind, **overrides), **how)
 
 
 def test_models_outside_the_table_of_architectures_are_refused():
@@ -91,9 +91,9 @@ def compress(system, kind: str = "llama", **how):
     return models.compressed(attached_model(kind), system, IDS, **how)
 
 
-def call(mask, more: int = 4, kind: str = "llama", system="full", **how):
-    """Call a model with a mask and `more` tokens behind the prompt that a system has read."""
-    ids, cache = prompts(more)[0], compress(system, kind, **how)
+def call(mask, extra: int = 4, kind: str = "llama", system="full", **how):
+    """Call a model with a mask and `extra` tokens behind the prompt that a system has read."""
+    ids, cache = prompts(extra)[0], compress(system, kind, **how)
     new = ids[:, cache.get_seq_length() :]
     return attached_model(kind)(new, attention_mask=mask, past_key_values=cache)
 
@@ -282,6 +282,6 @@ CALLS = [
 
 @pytest.mark.parametrize(("ask", "says"), CALLS)
 def test_a_call_that_cannot_be_served_is_refused(ask, says):
-    with pytest.raises((ValueError, TypeError, NotImplementedError)) as told:
+    with pytest.raises((ValueError, TypeError, NotImplementedError)) as error:
         ask()
-    assert says in str(told.value)
+    assert says in str(error.value)

@@ -48,8 +48,8 @@ def kept_sets(scores, valid):
     """Return the masks that half of the budget keeps in each layer."""
     hidden = torch.zeros_like(scores.scored[0].protected) if valid is None else ~valid[:, None]
     return [
-        reference.retain(one.scores.masked_fill(hidden, -torch.inf), one.protected, keep=KEEP)
-        for one in scores.scored
+        reference.retain(layer.scores.masked_fill(hidden, -torch.inf), layer.protected, keep=KEEP)
+        for layer in scores.scored
     ]
 
 
@@ -91,9 +91,9 @@ def test_layers_share_the_budget_as_the_specification_says(exact):
 @every_scorer
 def test_padding_scores_0_and_is_not_protected(name):
     scores, _ = score_prompts(name, "llama")
-    for one in scores.scored:
-        assert not one.scores[1, :, :PADDING].any()
-        assert not one.protected[1, :, :PADDING].any()
+    for layer in scores.scored:
+        assert not layer.scores[1, :, :PADDING].any()
+        assert not layer.protected[1, :, :PADDING].any()
 
 
 @every_scorer
@@ -117,25 +117,25 @@ def test_graphkv_compares_the_queries_of_all_tokens(kind, chunk):
     read = models.prefill(model, ids, mask, watch=[scorer.watch, steps.append])
     scores = scorer.finish(read, 12)
     for layer, step, scored in zip(cache.layers, steps, scores.scored, strict=True):
-        more: dict[str, Any] = dict(keep=12, queries=step.queries, valid=mask.bool())
-        kept = reference.select(step.keys, step.values, scored, refinement=settings, **more)
+        inputs: dict[str, Any] = dict(keep=12, queries=step.queries, valid=mask.bool())
+        kept = reference.select(step.keys, step.values, scored, refinement=settings, **inputs)
         assert_near(layer.keys, step.keys[kept].view_as(layer.keys))
 
 
 def test_kvzip_hears_the_model_repeat_what_it_read():
     ids, _ = prompts()
-    asked, chunk, model = torch.tensor([[5, 6]]).expand(2, 2), 9, attached_model("llama")
+    request, chunk, model = torch.tensor([[5, 6]]).expand(2, 2), 9, attached_model("llama")
     scores, _ = score_prompts("kvzip", "llama", row=0)
     for index in range(3):
         text, steps = ids[:, 4 + index * chunk :][:, :chunk], []
-        models.prefill(model, torch.cat([ids, asked, text], 1), watch=[steps.append])
-        for step, one in zip(steps, scores.scored, strict=True):
+        models.prefill(model, torch.cat([ids, request, text], 1), watch=[steps.append])
+        for step, scored in zip(steps, scores.scored, strict=True):
             repeated, context = step.keys[:1, :, TOKENS:], step.keys[:1, :, :TOKENS]
             expected = reference.kvzip_chunk(
                 step.queries[:1, :, TOKENS:], context, repeated, index, chunk
             )
             here = slice(4 + index * chunk, 4 + (index + 1) * chunk)
-            mine = one.scores[..., here].argsort(-1)
+            mine = scored.scores[..., here].argsort(-1)
             assert_equal(mine, expected[..., here].argsort(-1))
 
 
@@ -184,9 +184,9 @@ def test_what_arrives_while_decoding_is_scored_as_in_a_prompt(name):
     prompt = models.prefill(model, ids, mask, watch=[scorer.watch])
     logits_after(model, cache, ids[:, :TOKENS], mask[:, :TOKENS], TOKENS)
     logits_after(model, cache, ids, mask, 2)
-    for layer, one in zip(cache.layers, scorer.finish(prompt, 9).scored, strict=True):
+    for layer, scored in zip(cache.layers, scorer.finish(prompt, 9).scored, strict=True):
         drawn = optimized.decoding_read(layer.held).scores
-        assert_equal(drawn.argsort(-1)[0], one.scores.argsort(-1)[0])
+        assert_equal(drawn.argsort(-1)[0], scored.scores.argsort(-1)[0])
         assert layer.hidden is None
 
 

@@ -41,27 +41,27 @@ def test_a_model_that_computes_something_else_is_refused_and_left_as_it_was(monk
     assert model.config._attn_implementation == "sdpa"
     assert attachment(model) is None
     modules = (model.model, *(layer.self_attn for layer in model.model.layers))
-    assert not any(one._forward_hooks or one._forward_pre_hooks for one in modules)
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in modules)
 
 
 @pytest.mark.parametrize("kind", [*ROTATED, *OTHERS, "gpt_oss", "lfm2", "minicpm3"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_which_models_rotate_their_projected_queries_as_a_whole_is_found(kind, dtype):
-    known = attachment(models.attach((build if kind in OTHERS else new_model)(kind).to(dtype)))
-    assert known is not None
-    assert known.shown.rotates == (kind in ROTATED)
+    attached = attachment(models.attach((build if kind in OTHERS else new_model)(kind).to(dtype)))
+    assert attached is not None
+    assert attached.shown.rotates == (kind in ROTATED)
 
 
 @pytest.mark.parametrize("kind", ["llama", "granite", "gemma3_text"])
 def test_products_of_what_scorers_see_are_the_logits_of_the_layer(kind):
     ids, _ = prompts()
     steps, outputs = [], []
-    for place in full_attention_layers(kind):
-        project = attached_model(kind).model.layers[place].self_attn.o_proj
+    for layer in full_attention_layers(kind):
+        project = attached_model(kind).model.layers[layer].self_attn.o_proj
         hook = project.register_forward_pre_hook(lambda _, given: outputs.append(given[0]))
         models.prefill(attached_model(kind), ids, watch=[steps.append])
         hook.remove()
-        step, output = steps[full_attention_layers(kind)[place]], outputs.pop()
+        step, output = steps[full_attention_layers(kind)[layer]], outputs.pop()
         heads = output.view(*ids.shape, -1, step.values.shape[-1]).transpose(1, 2)
         seen = dict(queries=step.queries, keys=step.keys, values=step.values)
         assert_as_accurate(heads, reference.attention, seen)

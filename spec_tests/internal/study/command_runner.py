@@ -23,13 +23,13 @@ SMALL = ("--context", "128", "--documents", "3", "--needles", "1", "--continuati
 FEW = (*SMALL, "--no-pictures", "--no-answer")
 
 
-def save_random_model(folder: Path, kind: str = "llama", **more: Any) -> Path:
+def save_random_model(folder: Path, kind: str = "llama", **settings: Any) -> Path:
     """Write a model whose layers cache 128 channels, the fewest for which HEX has a mask.
 
     Args:
         folder: where it goes.
         kind: the type of the model.
-        more: its settings.
+        settings: its settings.
     """
     on = TokenizedCorpus(BYTES)
     usual = dict(
@@ -45,7 +45,7 @@ def save_random_model(folder: Path, kind: str = "llama", **more: Any) -> Path:
         eos_token_id=on.end,
         pad_token_id=on.end,
     )
-    config = AutoConfig.for_model(kind, **usual | more)
+    config = AutoConfig.for_model(kind, **usual | settings)
     with_random_weights(config).save_pretrained(folder)
     on.tokenizer.save_pretrained(folder)
     (folder / "text.txt").write_text(TEXT)
@@ -62,23 +62,23 @@ class CommandRunner:
         """Compare needles although a model with random weights finds none."""
         monkeypatch.setattr(record, "LEAST", 0)
 
-    def arguments(self, *more: str) -> list[str]:
+    def arguments(self, *options: str) -> list[str]:
         """Return the arguments of a small run; later options override earlier ones."""
         text = str(self.model / "text.txt")
-        return ["--model", str(self.model), "--text", text, *FEW, "--quiet", *more]
+        return ["--model", str(self.model), "--text", text, *FEW, "--quiet", *options]
 
-    def figures(self, *more: str) -> dict:
+    def figures(self, *options: str) -> dict:
         """Run the command into a new folder, and return the figures."""
         self.count += 1
         self.out = self.folder / f"report {self.count}"
-        main(self.arguments("--out", str(self.out), *more))
+        main(self.arguments("--out", str(self.out), *options))
         return json.loads((self.out / "figures.json").read_text())
 
-    def refused(self, capsys: pytest.CaptureFixture, *more: str) -> str:
+    def refused(self, capsys: pytest.CaptureFixture, *options: str) -> str:
         """Run a refused command, and return its error line."""
         before = sorted(self.folder.iterdir())
         with pytest.raises(SystemExit) as ended:
-            main(self.arguments("--out", str(self.folder / "refused"), *more))
+            main(self.arguments("--out", str(self.folder / "refused"), *options))
         assert ended.value.code == 2
         said = capsys.readouterr()
         assert said.out == ""

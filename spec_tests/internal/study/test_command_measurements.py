@@ -58,14 +58,14 @@ def test_both_implementations_keep_the_same_entries(command):
     short = ("--context", "80", "--documents", "2")
     literal = command.figures(*how, *short, "--implementation", "reference")
     fast = command.figures(*how, *short)
-    for one, other in zip(literal["rows"], fast["rows"], strict=True):
-        assert one["refused"] is other["refused"] is None
-        assert one["stored_bytes"] == other["stored_bytes"]
-        assert one["bits_per_byte"] == pytest.approx(other["bits_per_byte"], rel=1e-3)
-        if one["store"] is None and one["system"] != "full":
-            assert one["entries_differing"] == 0
-            assert one["digest"] == other["digest"]
-            assert other["entries_differing"] is None
+    for row, same in zip(literal["rows"], fast["rows"], strict=True):
+        assert row["refused"] is same["refused"] is None
+        assert row["stored_bytes"] == same["stored_bytes"]
+        assert row["bits_per_byte"] == pytest.approx(same["bits_per_byte"], rel=1e-3)
+        if row["store"] is None and row["system"] != "full":
+            assert row["entries_differing"] == 0
+            assert row["digest"] == same["digest"]
+            assert same["entries_differing"] is None
 
 
 def test_a_ratio_of_zero_is_the_full_cache(command):
@@ -98,25 +98,25 @@ def test_bits_and_answers_are_those_of_a_model_that_reads_all_at_once(command_mo
         read = torch.tensor([made.context + question.asked])
         answer = [int(model(read).logits[0, -1].argmax())]
         for wrong in (False, True):
-            asked = question._replace(answer=[token + wrong for token in answer])
-            judge.documents = [made._replace(questions=(asked,))]
+            changed = question._replace(answer=[token + wrong for token in answer])
+            judge.documents = [made._replace(questions=(changed,))]
             assert judge.found() == [[not wrong]]
 
 
 def test_a_model_of_layers_of_several_kinds_is_measured(tmp_path):
     layers = dict(layer_types=["conv", "full_attention"])
-    one = CommandRunner(save_random_model(tmp_path / "model", "lfm2", **layers), tmp_path)
+    command = CommandRunner(save_random_model(tmp_path / "model", "lfm2", **layers), tmp_path)
     systems = ("snapkv+hubkv", "kvzip", "hex-4", "kivi-4", "gear")
-    full, *rows = one.figures("--systems", *systems, "--ratios", "0.5")["rows"]
+    full, *rows = command.figures("--systems", *systems, "--ratios", "0.5")["rows"]
     assert [row["refused"] for row in (full, *rows)] == [None] * 6
     assert all(0 < row["stored_bytes"] < full["stored_bytes"] for row in rows)
     assert all(min(row["bits_by_document"]) > 0 for row in rows)
 
 
 def test_a_model_of_latent_rows_is_measured_where_rows_are_kept_or_freed(tmp_path):
-    one = CommandRunner(save_random_model(tmp_path / "model", "minicpm3", **LATENT), tmp_path)
+    command = CommandRunner(save_random_model(tmp_path / "model", "minicpm3", **LATENT), tmp_path)
     systems = ("snapkv+hubkv", "kvzip", "hex-4", "kivi-4", "gear")
-    full, *rows = one.figures("--systems", *systems, "--ratios", "0.5")["rows"]
+    full, *rows = command.figures("--systems", *systems, "--ratios", "0.5")["rows"]
     reasons = [row["refused"] for row in rows[2:]]
     assert all("multi-head latent attention" in reason for reason in reasons)
     for row in rows[:2]:
@@ -155,8 +155,8 @@ def test_what_is_set_is_that_of_the_systems_it_is_of_and_is_named(command, capsy
     systems = ("--systems", "snapkv", "snapkv+hubkv", "knorm+hubkv", "hex-3", "--ratios", "0.5")
     usual = command.figures(*systems)["rows"]
     capsys.readouterr()
-    asked = ("hubkv.gamma=0.9", "hubkv.radius=7", "snapkv.window=9", "hubkv.gamma=0.7")
-    figures = command.figures(*systems, *(word for one in asked for word in ("--set", one)))
+    changes = ("hubkv.gamma=0.9", "hubkv.radius=7", "snapkv.window=9", "hubkv.gamma=0.7")
+    figures = command.figures(*systems, *(word for change in changes for word in ("--set", change)))
     hub = {"hubkv.gamma": 0.7, "hubkv.radius": 7}
     named = [{}, {"snapkv.window": 9}, hub | {"snapkv.window": 9}, hub, {}]
     assert [row["settings"] for row in figures["rows"]] == named
@@ -174,12 +174,12 @@ def test_what_is_set_is_that_of_the_systems_it_is_of_and_is_named(command, capsy
     ],
 )
 def test_a_system_of_other_settings_is_the_system_that_has_them(command, system, settings, twin):
-    asked = [word for one in settings for word in ("--set", one)]
-    one = command.figures("--systems", system, *asked, "--ratios", "0.5")["rows"][1]
-    other = command.figures("--systems", *twin, "--ratios", "0.5")["rows"][1]
-    assert one["digest"] == other["digest"]
-    assert one["stored_bytes"] == other["stored_bytes"]
-    assert one["readings"] == other["readings"]
+    options = [word for row in settings for word in ("--set", row)]
+    row = command.figures("--systems", system, *options, "--ratios", "0.5")["rows"][1]
+    same = command.figures("--systems", *twin, "--ratios", "0.5")["rows"][1]
+    assert row["digest"] == same["digest"]
+    assert row["stored_bytes"] == same["stored_bytes"]
+    assert row["readings"] == same["readings"]
 
 
 def test_every_setting_can_be_set_to_what_it_is():
@@ -189,11 +189,11 @@ def test_every_setting_can_be_set_to_what_it_is():
     for part, kinds in KINDS.items():
         for function in () if part in RECORDS else SCORERS[part].functions:
             parameters = signature(function).parameters.items()
-            known = {name: one.default for name, one in parameters if name in kinds}
-            usual[part] = known | usual.get(part, {})
+            defaults = {name: setting.default for name, setting in parameters if name in kinds}
+            usual[part] = defaults | usual.get(part, {})
         assert usual[part].keys() == kinds.keys()
-        asked = [f"{part}.{name}={value}" for name, value in usual[part].items()]
-        assert read(asked) == tuple((part, *one) for one in usual[part].items())
+        options = [f"{part}.{name}={value}" for name, value in usual[part].items()]
+        assert read(options) == tuple((part, *setting) for setting in usual[part].items())
 
 
 @pytest.mark.parametrize(("word", "value"), [("inf", "inf"), ("3", 3)])
@@ -232,19 +232,19 @@ def test_a_layer_of_a_row_keeps_what_it_would_alone_with_its_budget(name, readin
     cache = SimpleNamespace(whole_layers=lambda: [SimpleNamespace(whole=(keys, keys))] * 2)
     prompt: Any = SimpleNamespace(cache=cache, valid=None, queries={})
     system = system_named(name)
-    scores = Scores(tuple(Scored(one, protected) for one in raw), budgets)
+    scores = Scores(tuple(Scored(scored, protected) for scored in raw), budgets)
     kept = kept_entries(system, prompt, scores, 0.5, reading, optimized)
     for layer, row in product(range(2), range(2)):
-        one, keep = Scored(raw[layer, row], protected[row]), int(budgets[layer, row])
+        scored, keep = Scored(raw[layer, row], protected[row]), int(budgets[layer, row])
         vectors = keys[row], keys[row]
         if system.refinement == "graphkv":
             settings = refinement_settings(system, reading)
             length = None if settings.adaptive else 8000
-            alone = reference.graphkv_select(*vectors, one, settings, keep=keep, length=length)
+            alone = reference.graphkv_select(*vectors, scored, settings, keep=keep, length=length)
         else:
             select = reference.hubkv_select if system.refinement else reference.select
             keep *= 2 if system.scope == "layer" else 1
-            alone = select(*vectors, one, keep=keep, scope=system.scope)
+            alone = select(*vectors, scored, keep=keep, scope=system.scope)
         assert kept[layer, row].equal(alone)
 
 
@@ -268,7 +268,7 @@ def test_figures_have_their_schema(command, monkeypatch):
     assert [row["system"] for row in figures["rows"]][1:] == list(PAIR[1:4])
     assert figures["documents"]["lengths"] == [64, 96, 128]
     assert all(row["seconds"]["selecting"] > 0 for row in figures["rows"][1:])
-    assert {one["signs"] for one in figures["verdicts"]} == {"??"}  # of three documents
+    assert {verdict["signs"] for verdict in figures["verdicts"]} == {"??"}  # of three documents
 
 
 def test_the_default_compares_what_the_papers_do(command):
@@ -287,6 +287,6 @@ def test_chance_differs_between_batches_of_one_length(command, monkeypatch):
 
     monkeypatch.setattr(evaluate, "kept_entries", kept)
     command.figures("--systems", "random", "--ratios", "0.5", "--documents", "48")
-    alike = [(one, other) for one, other in pairwise(seen) if one.shape == other.shape]
+    alike = [(first, second) for first, second in pairwise(seen) if first.shape == second.shape]
     assert alike
-    assert not any(one.equal(other) for one, other in alike)
+    assert not any(first.equal(second) for first, second in alike)

@@ -55,7 +55,7 @@ def test_the_page_has_every_system_pictures_and_heat_maps(command, monkeypatch):
 def test_the_figures_are_written_where_they_are_asked_for(command, tmp_path):
     figures = command.figures("--systems", "full", "--json", str(tmp_path / "copy.json"))
     assert json.loads((tmp_path / "copy.json").read_text()) == figures
-    assert sorted(one.name for one in command.out.iterdir()) == ["figures.json", "report.html"]
+    assert sorted(file.name for file in command.out.iterdir()) == ["figures.json", "report.html"]
 
 
 def test_the_copy_of_the_figures_can_be_on_another_disk(command, monkeypatch, tmp_path):
@@ -67,7 +67,7 @@ def test_the_copy_of_the_figures_can_be_on_another_disk(command, monkeypatch, tm
     monkeypatch.setattr(job.os, "replace", replace)
     (tmp_path / "disk").mkdir()
     command.figures("--systems", "full", "--json", str(tmp_path / "disk" / "copy.json"))
-    assert [one.name for one in (tmp_path / "disk").iterdir()] == ["copy.json"]
+    assert [file.name for file in (tmp_path / "disk").iterdir()] == ["copy.json"]
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
@@ -130,17 +130,17 @@ def test_what_means_nothing_is_left_out_and_text_is_not(command, capsys, hidden,
     figures = command.figures(*SOME, "--needles", hidden)
     page = (command.out / "report.html").read_text()
     assert figures["rows"][0]["needle_accuracy"] == share
-    for told in (capsys.readouterr().out, page.partition("How this was measured")[0]):
-        rest = told.replace(figures["no_needles"], "")
+    for text in (capsys.readouterr().out, page.partition("How this was measured")[0]):
+        rest = text.replace(figures["no_needles"], "")
         assert "bits per byte" in rest
         assert "needles" not in rest.lower()
-    assert {one["signs"] for one in figures["verdicts"]} == {"?"}
+    assert {verdict["signs"] for verdict in figures["verdicts"]} == {"?"}
     assert elements(page)["img"] == 1
 
 
 @pytest.mark.parametrize(("found", "compared"), [(1, False), (2, True), (20, True)])
 def test_needles_count_from_a_tenth_on(found, compared):
-    row = Row(Trial(system_named("full"), None), found=[[one < found] for one in range(20)])
+    row = Row(Trial(system_named("full"), None), found=[[needle < found] for needle in range(20)])
     assert (needles_unusable_reason(row) is None) is compared
 
 

@@ -25,9 +25,9 @@ def test_matplotlib_is_needed_for_pictures_alone(checked_command, tmp_path):
     usual = checked_command.arguments("--systems", "full", "--out", str(tmp_path / "out"))
     runs = [
         subprocess.run(
-            [sys.executable, "-c", WITHOUT, *usual, *more], cwd=ROOT, capture_output=True
+            [sys.executable, "-c", WITHOUT, *usual, *options], cwd=ROOT, capture_output=True
         )
-        for more in (("--pictures",), ())
+        for options in (("--pictures",), ())
     ]
     assert [run.returncode for run in runs] == [2, 0]
     assert "matplotlib is not installed" in (tmp_path / "out" / "report.html").read_text()

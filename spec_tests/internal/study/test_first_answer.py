@@ -36,8 +36,8 @@ def test_a_system_that_the_model_does_not_take_is_refused_in_its_line(
     from optimized.study import reference_check
 
     monkeypatch.setattr(reference_check, "disagreeing_functions", list)
-    one = CommandRunner(save_random_model(tmp_path / "model", head_dim=16), tmp_path)
-    one.figures("--answer", "--systems", "full")
+    command = CommandRunner(save_random_model(tmp_path / "model", head_dim=16), tmp_path)
+    command.figures("--answer", "--systems", "full")
     (line,) = [x for x in capsys.readouterr().out.splitlines() if x.strip().startswith("HEX-4")]
     assert "refused: density" in line
 

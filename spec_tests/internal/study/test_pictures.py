@@ -70,13 +70,13 @@ def test_one_column_that_draws_everything_is_the_strongest():
 
 def test_maps_are_attention_of_the_content(caught):
     found, maps = hubkv_attention_columns.maps(caught)
-    assert [one.layer for one in maps] == found["layers"] == [0, 5]
-    one, inner = maps[0], caught.content
-    query = caught.queries[0, 0, one.head, inner.stop - 1]
-    keys = caught.keys[0, 0, one.head // 2, : inner.stop]
+    assert [drawn.layer for drawn in maps] == found["layers"] == [0, 5]
+    drawn, inner = maps[0], caught.content
+    query = caught.queries[0, 0, drawn.head, inner.stop - 1]
+    keys = caught.keys[0, 0, drawn.head // 2, : inner.stop]
     row = (keys @ query / 8**0.5).softmax(0)[inner.start :]
-    torch.testing.assert_close(one.weights[-1], row)
-    assert one.weights.triu(1).count_nonzero() == 0
+    torch.testing.assert_close(drawn.weights[-1], row)
+    assert drawn.weights.triu(1).count_nonzero() == 0
 
 
 def test_twins_among_the_best_are_alike_until_they_decay(caught):
@@ -108,14 +108,14 @@ def test_without_a_round_the_best_are_the_best(caught, reading):
 
 def test_the_report_holds_every_picture_and_asks_for_nothing(command):
     figures = command.figures(*DRAWN, "--context", "256")
-    assert [one["name"] for one in figures["pictures"]] == list(PICTURES)
-    assert [one["refused"] for one in figures["pictures"]] == [None] * len(PICTURES)
+    assert [picture["name"] for picture in figures["pictures"]] == list(PICTURES)
+    assert [picture["refused"] for picture in figures["pictures"]] == [None] * len(PICTURES)
     text = (command.out / "report.html").read_text()
     assert elements(text)["img"] == len(PICTURES)
     assert len(text) < 2_000_000
-    for one in figures["pictures"]:
-        assert one["title"] in text.replace("&#x27;", "'")
-        assert len(one["caption"]) > 100
+    for picture in figures["pictures"]:
+        assert picture["title"] in text.replace("&#x27;", "'")
+        assert len(picture["caption"]) > 100
 
 
 def test_a_short_context_says_what_cannot_be_had_and_two_runs_are_alike(command):
@@ -125,7 +125,7 @@ def test_a_short_context_says_what_cannot_be_had_and_two_runs_are_alike(command)
         page = (command.out / "report.html").read_text()
         runs.append((figures["pictures"], re.findall(r'src="([^"]+)"', page)))
     assert runs[0] == runs[1]
-    refused = {one["name"]: one["refused"] for one in runs[0][0] if one["refused"]}
+    refused = {picture["name"]: picture["refused"] for picture in runs[0][0] if picture["refused"]}
     assert list(refused) == ["hex_settings"]
     assert "must fill a block of 96 tokens and a window of 8, got 48" in refused["hex_settings"]
     assert len(runs[0][1]) == len(PICTURES) - 1
@@ -133,4 +133,4 @@ def test_a_short_context_says_what_cannot_be_had_and_two_runs_are_alike(command)
 
 def test_a_context_without_content_has_no_pictures(command):
     figures = command.figures(*DRAWN, "--context", "18")
-    assert all("content of at least 16" in one["refused"] for one in figures["pictures"])
+    assert all("content of at least 16" in picture["refused"] for picture in figures["pictures"])

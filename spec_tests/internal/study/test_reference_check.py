@@ -38,7 +38,7 @@ def test_a_changed_rule_is_named_and_the_run_goes_on(
 ):
     home = sys.modules[f"reference.{module}"]
     does = getattr(home, rule)
-    monkeypatch.setattr(home, rule, lambda *given, **more: 0.9 * does(*given, **more))
+    monkeypatch.setattr(home, rule, lambda *given, **options: 0.9 * does(*given, **options))
     figures = checked_command.figures("--systems", "knorm", "--ratios", "0.5")
     assert warned(capsys.readouterr().err) == [WARNING.format(name) for name in named]
     assert len(figures["rows"]) == 2
@@ -56,7 +56,7 @@ def test_every_function_that_is_wrong_or_raises_is_named_and_no_other(monkeypatc
 @pytest.mark.parametrize("name", ["hubkv_refine", "graphkv_refine", "nms", "h2o_mass"])
 def test_a_thousandth_is_seen(monkeypatch, name):
     does = getattr(optimized, name)
-    monkeypatch.setattr(optimized, name, lambda *given, **more: 1.001 * does(*given, **more))
+    monkeypatch.setattr(optimized, name, lambda *given, **options: 1.001 * does(*given, **options))
     assert list(reference_check.disagreeing_functions()) == [name]
 
 

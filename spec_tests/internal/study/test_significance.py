@@ -19,17 +19,17 @@ def rows_of(names: list[str], documents: int, seed: int, gain: float = 0.0) -> l
     """Return rows of random figures, where all but the first are better by `gain`."""
     draw = random.Random(seed)
     rows = []
-    for one in systems_named(names):
+    for system in systems_named(names):
         better = gain if rows else 0.0
         bits = [5 + draw.gauss(0, 1) - better for _ in range(documents)]
         found = [[draw.random() < 0.5 for _ in range(4)] for _ in range(documents)]
-        rows.append(Row(Trial(one, 0.5 if one.evicts else None), bits, found))
+        rows.append(Row(Trial(system, 0.5 if system.evicts else None), bits, found))
     return rows
 
 
-def judged(*given, **more):
+def judged(*given, **options):
     """Return the verdicts on random rows."""
-    return verdicts(rows_of(*given, **more), lambda _: 100.0, 0)
+    return verdicts(rows_of(*given, **options), lambda _: 100.0, 0)
 
 
 def beyond(bounds):
@@ -83,8 +83,8 @@ def test_systems_that_differ_by_chance_are_seldom_called_different():
     """At most one run of twenty has any false verdict; without correction most runs would."""
     names = ["random", "snapkv", "h2o", "knorm", "cake", "pyramidkv", "kivi-2", "kivi-4", "gear"]
     runs = [judged(names, 12, seed) for seed in range(40)]
-    called = sum(any(set(one.signs) & {"+", "-"} for one in run) for run in runs)
-    alone = sum(any(beyond(one.bits) for one in run) for run in runs)
+    called = sum(any(set(verdict.signs) & {"+", "-"} for verdict in run) for run in runs)
+    alone = sum(any(beyond(verdict.bits) for verdict in run) for run in runs)
     assert called <= 4
     assert alone >= 10
 

@@ -70,13 +70,13 @@ def test_facts_are_words_where_there_are_words():
 
 
 def test_a_word_that_a_tokenizer_does_not_know_is_none_that_it_has_whole():
-    known = {"<unk>": 0} | {
-        word: 1 + place for place, word in enumerate(TokenizedCorpus(WORDS).words[:120])
+    vocabulary = {"<unk>": 0} | {
+        word: 1 + index for index, word in enumerate(TokenizedCorpus(WORDS).words[:120])
     }
-    bare = Tokenizer(WordLevel(known, unk_token="<unk>"))
+    bare = Tokenizer(WordLevel(vocabulary, unk_token="<unk>"))
     bare.pre_tokenizer = Whitespace()
     whole = single_token_words(PreTrainedTokenizerFast(tokenizer_object=bare, unk_token="<unk>"))
-    assert sorted(whole) == sorted(known.keys() - {"<unk>"})
+    assert sorted(whole) == sorted(vocabulary.keys() - {"<unk>"})
 
 
 def test_the_tokenizers_are_those_that_their_module_makes(tmp_path):
@@ -108,7 +108,7 @@ def test_a_needle_has_the_length_asked_for_and_can_be_read(on):
         assert len(context) == 512
         assert on.tokenizer.decode(context).count("\n" + fact.stated()) <= 1
         line = on.ids(fact.stated())
-        assert any(context[at : at + len(line)] == line for at in range(512))
+        assert any(context[start : start + len(line)] == line for start in range(512))
 
 
 def test_a_step_draws_the_same_batch_whenever_it_is_taken(on, name):
