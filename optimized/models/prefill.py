@@ -15,7 +15,6 @@ from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.attach import require_attachment
 from optimized.models.attention import attentions, decoder_of, unrotated_queries
 from optimized.models.cache import AttendingCache
-from optimized.models.digest import Digest
 from optimized.models.eviction_cache import EvictionCache, EvictionLayer
 from reference.contract.checks import must_be
 from reference.contract.types import Positive
@@ -150,8 +149,8 @@ def read(
                 )
             first, counted = {}, positions
     cache.looked = tuple(looked)
-    if cache.digest is None:  # the decoder got embeddings of images, and no ids
-        cache.digest = Digest().extend(ids, None if cache.valid is None else mask.bool())
+    if cache.ids is None:  # the decoder got embeddings of images, and no ids
+        cache.ids = ids.clone()
     return logits
 
 
