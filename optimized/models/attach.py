@@ -39,9 +39,8 @@ class Attachment:
         """Name of the attention implementation that the model had."""
         self.shown, self.model = shown, model
         self.weights: tuple[list[int], ...] = [], [], []
-        self.samples: set[int] = set()
-        self.unsampled = 0
-        """How many changes in place led to a sample that is among the earlier ones."""
+        self.changes = 0
+        """How many times weights were found changed in place, which a sample may not show."""
         self.read_weights()
 
     def read_weights(self) -> None:
@@ -49,12 +48,10 @@ class Attachment:
         with READING:
             self.tables = [x._parameters for x in self.model.modules() if x._parameters]
             before = dict(zip(*self.weights[:2], strict=True))
-            self.weights, sample = self.find_weights(), sample_of(self.model)
+            self.weights = self.find_weights()
             now = zip(*self.weights[:2], strict=True)
-            changed = any(before.get(key, count) != count for key, count in now)
-            self.unsampled += changed and sample in self.samples
-            self.samples.add(sample)
-            self.mark = sample + (self.unsampled << 32)
+            self.changes += any(before.get(key, count) != count for key, count in now)
+            self.mark = sample_of(self.model) + (self.changes << 32)
 
     def find_weights(self) -> tuple[list[int], ...]:
         """Return of each weight its id, how many operations changed it in place, its address."""
@@ -239,12 +236,6 @@ def attachment(model: PreTrainedModel) -> Attachment | None:
     """Return the hook that `attach` registered on a model; None if there is none."""
     hooks = decoder_of(model)._forward_pre_hooks.values()
     return next((hook for hook in hooks if isinstance(hook, Attachment)), None)
-
-
-def is_attached(model: PreTrainedModel) -> bool:
-    """Return whether a model is attached."""
-    require_language_model(model)
-    return attachment(model) is not None
 
 
 def require_attachment(model: PreTrainedModel) -> Attachment:

@@ -51,9 +51,6 @@ class AttendingCache(Cache):
             layers, self.states = build_layers(config, whole, self.evicts)
         super().__init__(layers=layers)
         self.carries = True
-        self.before: dict[int, Any] = {}
-        """Recurrent states before the last call, if that call brought one token, which can then be
-        removed."""
         self.forget()
 
     def forget(self) -> None:
@@ -85,7 +82,7 @@ class AttendingCache(Cache):
     @property
     def nbytes(self) -> int:
         """Bytes of every storage that layers and mask keep alive; ids add 8 bytes per token."""
-        return optimized.stored_bytes([self.layers, self.states, self.before, self.valid])
+        return optimized.stored_bytes([self.layers, self.states, self.valid])
 
     @property
     def seen_valid(self) -> Tensor | None:

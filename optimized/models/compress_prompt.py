@@ -121,8 +121,7 @@ def compressed(
         checks.require_one_per_layer(name, budgets, count_full_attention_layers(model.config))
         chosen = chosen._replace(scope="layer" if chosen.scope == "model" else chosen.scope)
     checks.require_same_device(model, input_ids)
-    vocabulary = len(next(model.get_input_embeddings().parameters()))
-    checks.require_ids_in_vocabulary(input_ids, vocabulary)
+    checks.require_ids_in_vocabulary(model, input_ids)
     checks.check_image_inputs(model, input_ids, extra, chunk)
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
     return reader_of(chosen, interval)(

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from optimized.models import argument_checks as checks
 from optimized.models._pretrained_model_type import PreTrainedModel
-from optimized.models.attach import detach, is_attached
+from optimized.models.attach import attachment, detach, require_language_model
 from optimized.models.attention import CHECKING, decoder_of
 from optimized.models.cache import AttendingCache
 from optimized.models.compress_prompt import (
@@ -99,7 +99,8 @@ def compressing(
         if name not in OPTIONS:
             says = suggest_option(name)
             raise TypeError(f"options must be those of `compressed`, got {name!r}: {says}")
-    attached = is_attached(model)
+    require_language_model(model)
+    attached = attachment(model) is not None
     chosen = resolve_system(system, options.get("refined"))[0]
     require_budget(chosen, *(options.get(name) for name in ("interval", "ratio", "keep")))
     before: Any = vars(model).get("generate")

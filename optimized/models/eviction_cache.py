@@ -22,7 +22,6 @@ from optimized.models.attention import (
 )
 from optimized.models.cache import AttendingCache
 from optimized.models.layer import is_latent
-from optimized.models.state_layer import rows_of_states
 from reference.contract.checks import must_be, shaped
 from reference.contract.enforce import trusted
 from reference.contract.types import Finite
@@ -115,11 +114,11 @@ class EvictionLayer(AttendingLayer):
     def take_back(self) -> None:
         """Remove the last token."""
         dense = self.whole
-        heads, held = dense[0].shape[:2].numel(), dense[0].shape[2]
+        heads, tokens = dense[0].shape[:2].numel(), dense[0].shape[2]
         if self.new_tokens or not self.evicted or (self.old is None and len(self.last) == heads):
             self.keys, self.values = map_both(lambda x: x[:, :, :-1], *dense)
         elif self.last:
-            bounds = torch.arange(heads + 1, device=dense[0].device) * held
+            bounds = torch.arange(heads + 1, device=dense[0].device) * tokens
             flat = map_both(lambda x: x.flatten(0, 2), *dense)
             keys, values, _, offsets = self.old or ragged_without_positions(*flat, bounds)
             stays = torch.ones(len(keys), dtype=torch.bool, device=keys.device)
@@ -135,9 +134,9 @@ class EvictionLayer(AttendingLayer):
     def take_rows(self, rows: Tensor) -> None:
         """Replace the batch rows by those with the given indices."""
         keys, values = self.whole
-        heads, held = keys.shape[1], keys.shape[2] - (self.new_tokens if self.evicted else 0)
+        heads, tokens = keys.shape[1], keys.shape[2] - (self.new_tokens if self.evicted else 0)
         if self.old is None:
-            places = torch.arange(keys.shape[:2].numel() * held).view(-1, heads, held)[rows]
+            places = torch.arange(keys.shape[:2].numel() * tokens).view(-1, heads, tokens)[rows]
         else:
             lengths = self.old.offsets.diff()
             spans = torch.arange(len(self.old.keys)).split(lengths.tolist())
@@ -229,8 +228,8 @@ class EvictionCache(AttendingCache):
     def admit(self, count: int, real: Tensor | None, seen: int) -> None:
         """Refuse a prompt that `prefill` does not read, since it would never be compressed."""
         super().admit(count, real, seen)
-        removable = self.states if count == 1 else {}
-        self.before = {index: dict(vars(state)) for index, state in removable.items()}
+        for state in self.states.values():
+            state.remember(count)
         if not self.open and not seen:
             raise ValueError(
                 "past_key_values must hold a prompt that `prefill` read, got an empty "
@@ -239,25 +238,18 @@ class EvictionCache(AttendingCache):
                 "DecodingTransformersCache need neither"
             )
 
-    def batch_select_indices(self, indices: Tensor) -> None:
-        """Select batch rows by index; an index may occur several times."""
-        super().batch_select_indices(indices)
-        self.before = {n: x | rows_of_states(x, indices) for n, x in self.before.items()}
-
     def take_back(self) -> None:
         """Remove the last token, so that it can be read again."""
-        if self.states and not self.before:
+        if any(state.before is None for state in self.states.values()):
             super().take_back()
-        for layer in self.layers:
+        for layer in (*self.layers, *self.states.values()):
             if hasattr(layer, "take_back"):
                 layer.take_back()
-        for index, before in self.before.items():
-            vars(self.states[index]).update(before)
 
     def reset(self) -> None:
         """Forget every token."""
         super().reset()
-        self.open, self.before = False, {}
+        self.open = False
 
     def evict(self, kept: Sequence[Tensor] | Tensor, kv: ModuleType = optimized) -> None:
         """Keep the marked entries and free the others, layer by layer.
@@ -318,9 +310,6 @@ class EvictionCache(AttendingCache):
             settings |= {} if self.valid is None else {"valid": self.valid}
         elif self.valid is not None and bool((settings["valid"] & ~self.valid).any()):
             raise ValueError("valid must be False at the padding that was read, got True")
-        checks.require_refinable_scores(
-            compressor, settings.get("refinement"), scored, settings.get("valid")
-        )
         if budgets is not None:
             checks.require_one_per_layer("budgets", budgets, len(layers))
         if settings.get("scope") == "model":

@@ -60,8 +60,8 @@ class HexLayer(RestoringLayer):
         """Add tokens, and return their output and the new cache; use kernels if available."""
         if self.kv is not optimized:
             return self.kv.hex_decode(self.held, query, keys, values)
-        held = self.held if isinstance(self.held, optimized.HexCache) else self.held.rest
-        checked((held, query, keys, values), {})
+        cache = self.held if isinstance(self.held, optimized.HexCache) else self.held.rest
+        checked((cache, query, keys, values), {})
         if not on_gpu((query, self.held)) or kernel_of("hex_attention") is None:
             return laid.decode_in_layout(self.held, query, keys, values)
         from optimized.kernels.hex._packed_decode_step import decode_packed
@@ -87,18 +87,18 @@ class HexLayer(RestoringLayer):
         self.held = self.kv.hex_append(self.held, query, keys, values)
 
 
-def stored(held: Any) -> Any:
+def stored(cache: Any) -> Any:
     """Return a cache, or each cache of a tuple, in the layout of the specification."""
-    if type(held) is tuple:
-        return tuple(map(stored, held))
-    return held.cache() if hasattr(held, "cache") else held
+    if type(cache) is tuple:
+        return tuple(map(stored, cache))
+    return cache.cache() if hasattr(cache, "cache") else cache
 
 
-def settled(held: Any) -> Any:
+def settled(cache: Any) -> Any:
     """Return a cache, or each cache of a tuple, that no step changes in place."""
-    if type(held) is tuple:
-        return tuple(map(settled, held))
-    return held.settled() if hasattr(held, "settled") else held
+    if type(cache) is tuple:
+        return tuple(map(settled, cache))
+    return cache.settled() if hasattr(cache, "settled") else cache
 
 
 class HexTransformersCache(AttendingCache):
@@ -161,13 +161,12 @@ class HexTransformersCache(AttendingCache):
         """
         whole = prompt.cache.whole_layers()
         checks.require_one_per_layer("scored", scored, len(whole))
-        checks.require_refinable_scores(compressor, how.get("refinement"), scored, None)
         cache = cls(prompt.cache, settings, kv)
         scope = dict.fromkeys(checks.scope_argument(compressor, None, None), "layer")
         layers = (layer for layer in cache.layers if isinstance(layer, HexLayer))
-        for layer, source, one in zip(layers, whole, scored, strict=True):
+        for layer, source, scores in zip(layers, whole, scored, strict=True):
             layer.lazy_initialization(*source.whole)
-            every = (*source.whole, *one)
+            every = (*source.whole, *scores)
             stored = [
                 compressor(*parts[:2], Scored(*parts[2:]), store=settings, **scope, **how)
                 if parts[0].shape[2]
@@ -184,6 +183,4 @@ def rows_of(tensors: Sequence[Tensor], valid: Tensor | None) -> list[tuple[Tenso
     """Return the real tokens of each batch row; all rows together where none is padded."""
     if valid is None:
         return [tuple(tensors)]
-    return [
-        tuple(one[row : row + 1, :, there] for one in tensors) for row, there in enumerate(valid)
-    ]
+    return [tuple(x[row : row + 1, :, real] for x in tensors) for row, real in enumerate(valid)]

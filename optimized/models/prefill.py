@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -115,7 +114,7 @@ def read(
     ids: Tensor,
     mask: Tensor,
     chunk: int | None,
-    looked: Mapping[str, Tensor] = MappingProxyType({}),
+    looked: Mapping[str, Tensor],
 ) -> Tensor:
     """Read tokens into a cache, and return the logits of the last one.
 

@@ -38,12 +38,12 @@ class RestoringLayer(AttendingLayer):
             new = valid[:, -query.shape[2] :]
             out = query.new_zeros(*query.shape[:-1], values.shape[-1])
             rows: list[Any] = [None] * len(new) if self.held is None else list(self.held)
-            for row, some in enumerate(new):
-                there = slice(None) if self.steady else some
-                if self.steady or bool(some.any()):
-                    q, k, v = (x[row : row + 1, :, there] for x in (query, keys, values))
+            for row, flags in enumerate(new):
+                real = slice(None) if self.steady else flags
+                if self.steady or bool(flags.any()):
+                    q, k, v = (x[row : row + 1, :, real] for x in (query, keys, values))
                     self.held = rows[row]
-                    out[row : row + 1, :, there] = self.answer(q, k, v, softmax)
+                    out[row : row + 1, :, real] = self.answer(q, k, v, softmax)
                     rows[row] = self.held
             self.held = tuple(rows)
             return out
@@ -63,13 +63,12 @@ class RestoringLayer(AttendingLayer):
         parts, start = [], 0
         while start < query.shape[2]:
             stop = min(query.shape[2], start + self.room(query.shape[2]))
-            some, key, value = (x[:, :, start:stop] for x in (query, keys, values))
-            held_keys, held_values = self.read()
-            every = torch.cat([held_keys, key], 2), torch.cat([held_values, value], 2)
-            parts.append(dense_attention(some, *every, None, softmax))
-            self.append(softmax.standard(some), key, value)
+            q, k, v = (x[:, :, start:stop] for x in (query, keys, values))
+            both = (torch.cat(pair, 2) for pair in zip(self.read(), (k, v), strict=True))
+            parts.append(dense_attention(q, *both, None, softmax))
+            self.append(softmax.standard(q), k, v)
             start = stop
-        return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
+        return torch.cat(parts, 2)
 
     def room(self, new: int) -> int:
         """Return how many new tokens can be stored in one step."""
@@ -134,11 +133,11 @@ def quantize(name: str, keys: Tensor, values: Tensor, kv: ModuleType) -> Any:
     return kv.kivi_prefill(keys, values, bits=int(name.removeprefix("kivi-")))
 
 
-def restore(name: str, held: Any, exact_outliers: bool, kv: ModuleType) -> tuple[Tensor, Tensor]:
+def restore(name: str, codes: Any, exact_outliers: bool, kv: ModuleType) -> tuple[Tensor, Tensor]:
     """Return the keys and values that codes of KIVI or GEAR restore."""
     if name == "gear":
-        return kv.gear_read(held, exact_outliers=exact_outliers)
-    return kv.kivi_read(held)
+        return kv.gear_read(codes, exact_outliers=exact_outliers)
+    return kv.kivi_read(codes)
 
 
 class QuantizedTransformersCache(AttendingCache):

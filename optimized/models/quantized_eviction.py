@@ -57,12 +57,12 @@ def quantize_tokens(
 
 
 def restore_tokens(
-    system: System, held: Any, reading: str, kv: ModuleType
+    system: System, codes: Any, reading: str, kv: ModuleType
 ) -> tuple[Tensor, Tensor]:
     """Return the restored keys and values of quantised tokens."""
     if system.store in QUANTIZERS:
-        return restore(system.store, held, reading == "remedied", kv)
-    return kv.hex_read(held)
+        return restore(system.store, codes, reading == "remedied", kv)
+    return kv.hex_read(codes)
 
 
 class QuantizedEvictionLayer(AttendingLayer):
@@ -103,7 +103,7 @@ class QuantizedEvictionLayer(AttendingLayer):
         if self.offsets is not None:
             sizes = self.offsets.diff().tolist()
             parts = (x[None, None].split(sizes, 2) for x in pools[0])
-            pools = [(key, value, one) for key, value, one in zip(*parts, strict=True)]
+            pools = [*zip(*parts, strict=True)]
         self.held = [quantize_tokens(system, *x, reading, kv) for x in pools if x[0].numel()]
         """The codes of all heads together, or of each head that keeps entries."""
 
@@ -122,10 +122,6 @@ class QuantizedEvictionLayer(AttendingLayer):
             layer.old = ragged_without_positions(keys, values, self.offsets)
             layer.keys, layer.values = self.whole
         return layer.attend(query, valid, softmax)
-
-    def reset(self) -> None:
-        """Raise an error, since the cache could not read another prompt."""
-        raise NotImplementedError("a cache of codes cannot be emptied: make a new one")
 
 
 class QuantizedEvictionCache(AttendingCache):

@@ -15,6 +15,19 @@ class StateLayer(LastingLayer, LinearAttentionLayer):
     restored.
     """
 
+    before: dict[str, Any] | None = None
+    """Its attributes before the last call, if that call brought one token, which can then be
+    removed."""
+
+    def remember(self, count: int) -> None:
+        """Store the state before a call of `count` tokens, if it can be restored."""
+        vars(self).pop("before", None)
+        self.before = dict(vars(self)) if count == 1 else None
+
+    def take_back(self) -> None:
+        """Remove the last token."""
+        vars(self).update(self.before or {})
+
     def renew(self, kind: str, index: int) -> Tensor | None:
         """Replace a state by a copy, and return the copy."""
         for name, value in list(vars(self).items()):
@@ -42,6 +55,7 @@ class StateLayer(LastingLayer, LinearAttentionLayer):
     def take_rows(self, rows: Tensor) -> None:
         """Replace the batch rows by those with the given indices."""
         vars(self).update(rows_of_states(vars(self), rows))
+        self.before = self.before and self.before | rows_of_states(self.before, rows)
 
     def reset(self) -> None:
         """Forget every token."""
