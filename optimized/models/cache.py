@@ -17,7 +17,7 @@ from optimized.models.attention import (
     require_batch_token_mask,
     require_mask_of_all_tokens,
 )
-from optimized.models.layer import build_layers, reject_latent_attention
+from optimized.models.layer import build_layers, reject_latent_attention, require_own_keys
 
 WITH_TEXT = 4
 """Number of position axes where the first one counts tokens, as models pass them to `generate`."""
@@ -48,7 +48,9 @@ class AttendingCache(Cache):
             ]
             self.states = deepcopy(config.states, memo)
         else:
-            layers, self.states = build_layers(config, whole, self.evicts)
+            layers, self.states = build_layers(config, whole)
+            if not self.evicts:
+                require_own_keys(config)
         super().__init__(layers=layers)
         self.carries = True
         self.forget()
@@ -160,9 +162,9 @@ class AttendingCache(Cache):
         require_positions(decoder, max(self.ends) if seen else 0, after)
         self.stepped = bool(seen) and count == 1 and ends == [end + 1 for end in self.ends]
         self.valid, self.ends, self.ahead = valid, ends, ahead
-        before = self.ids if seen else new[:, :0]
-        named = before is not None and inputs.get("input_ids") is not None
-        self.ids = torch.cat([before, new], 1) if named else None
+        past = self.ids if seen else new[:, :0]
+        named = inputs.get("input_ids") is not None
+        self.ids = torch.cat([past, new], 1) if named and past is not None else None
         return inputs | {"attention_mask": valid, "position_ids": continued}
 
     def begins_with_seen(self, ids: Tensor) -> bool | None:

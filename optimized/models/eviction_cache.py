@@ -306,9 +306,8 @@ class EvictionCache(AttendingCache):
         layers = self.whole_layers()
         checks.require_one_per_layer("scored", scored, len(layers))
         settings |= checks.scope_argument(compressor, scope, budgets)
-        if settings.get("valid") is None:
-            settings |= {} if self.valid is None else {"valid": self.valid}
-        elif self.valid is not None and bool((settings["valid"] & ~self.valid).any()):
+        valid = settings.setdefault("valid", self.valid)
+        if self.valid is not None and bool((valid & ~self.valid).any()):
             raise ValueError("valid must be False at the padding that was read, got True")
         if budgets is not None:
             checks.require_one_per_layer("budgets", budgets, len(layers))

@@ -124,6 +124,7 @@ class HexTransformersCache(AttendingCache):
         kv: ModuleType = optimized,
     ) -> None:
         must_be("settings", settings, optimized.HexConfig)
+        super().__init__(config, lambda: HexLayer(settings, kv))
         if isinstance(config, AttendingCache):
             first = next(layer for layer in config.layers if isinstance(layer, AttendingLayer))
             heads, width = first.whole[0].shape[1::2]
@@ -131,7 +132,6 @@ class HexTransformersCache(AttendingCache):
             heads, width = key_heads_and_width(config)
         if 0 < settings.density < 1 and not settings.near:
             kv.biregular_degrees(settings.block, heads * width, settings.density)
-        super().__init__(config, lambda: HexLayer(settings, kv))
 
     @classmethod
     def of_prompt(

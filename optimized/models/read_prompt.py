@@ -21,8 +21,12 @@ from optimized.models.fastkvzip_gates import load_gates
 from optimized.models.hex import HexTransformersCache
 from optimized.models.layer import count_full_attention_layers
 from optimized.models.prefill import Prefilled, prefill, read
-from optimized.models.quantized import QUANTIZERS, QuantizedTransformersCache
-from optimized.models.quantized_eviction import QuantizedEvictionCache, require_storable
+from optimized.models.quantized import (
+    QUANTIZERS,
+    QuantizedEvictionCache,
+    QuantizedTransformersCache,
+    require_storable,
+)
 from optimized.models.scorer import Scorer, Scores, lengths
 from optimized.models.scorers import SCORERS
 from optimized.models.selection import kept_entries
@@ -230,10 +234,16 @@ class EvictingReader(Reader):
             protected = torch.stack([scored.protected for scored in scores.scored])
             if self.system.refinement == "hubkv":
                 protected |= protected_ends(valid, protected.shape[2], 4, None)
-            for row in rows:
-                mean = budget_of(counts[row], size, ratio, keep)
-                if lack := shortfall(protected[:, row], scores.budgets, row, size, mean):
-                    short[row] = lack
+            spent = protected.sum(-1).movedim(1, 0).reshape(len(valid), -1, size).sum(-1)
+            limits = torch.tensor([[budget_of(n, size, ratio, keep)] for n in counts]).to(spent)
+            limits = limits.expand_as(spent)
+            if scores.budgets is not None:
+                shares = (size * scores.budgets.T).repeat_interleave(heads // size, 1)
+                over = spent.sum(1, keepdim=True) > limits.sum(1, keepdim=True)
+                limits = torch.where(over, limits, shares)
+            for row, pool in zip(rows, (spent - limits)[rows].argmax(-1).tolist(), strict=True):
+                if spent[row, pool] > limits[row, pool]:
+                    short[row] = int(limits[row, pool]), int(spent[row, pool])
                     kept[:, row] &= protected[:, row]
             chosen = [row for row in rows if row not in short]
             if chosen:
@@ -292,29 +302,3 @@ def score_rows(
             yield scorer.finish(prompt, max(budget, window)), rows
     scorer.settings.pop("window", None)
     scorer.settings |= set_window
-
-
-def shortfall(
-    protected: Tensor, budgets: Tensor | None, row: int, size: int, mean: int
-) -> tuple[int, int] | None:
-    """Return a pool's budget and its number of protected entries, where the budget is smaller.
-
-    The pool is the worst one of a row. Returns None where every budget suffices.
-
-    Args:
-        protected: the row's mask of protected entries, layers first.
-        budgets: what a head of each layer and row keeps, where layers differ.
-        row: the row.
-        size: how many heads share a budget.
-        mean: the mean budget of a pool.
-    """
-    spent = protected.sum(-1).view(-1, size).sum(-1)
-    if int(spent.sum()) > mean * len(spent):
-        return mean, int(spent.max())
-    if budgets is None:
-        limits = torch.full_like(spent, mean)
-    else:
-        limits = (size * budgets[:, row]).repeat_interleave(protected.shape[1] // size)
-    worst = int((spent - limits).argmax())
-    lacking = bool(spent[worst] > limits[worst])
-    return (int(limits[worst]), int(spent[worst])) if lacking else None
