@@ -1,6 +1,7 @@
 """A cache for `transformers` that evicts entries and frees their memory."""
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -283,10 +284,7 @@ class EvictionCache(AttendingCache):
         budgets: Tensor | None = None,
         **settings: Any,
     ) -> None:
-        """Refine, retain and evict with one of the compressors.
-
-        Where layers do not compete, they are compressed and freed one after the other. An error in
-        the middle therefore leaves the first layers compressed.
+        """Refine, retain and evict as one of the compressors does; an error evicts nothing.
 
         Args:
             scored: the scores of each layer.
@@ -311,19 +309,22 @@ class EvictionCache(AttendingCache):
             raise ValueError("valid must be False at the padding that was read, got True")
         if budgets is not None:
             checks.require_one_per_layer("budgets", budgets, len(layers))
+        # A compressor evicts what the selection beside it does not keep.
+        kv = import_module(compressor.__module__.partition(".")[0])
+        select = getattr(kv, compressor.__name__.replace("compress", "select"))
         if settings.get("scope") == "model":
             keys, values = map(torch.stack, zip(*(layer.whole for layer in layers), strict=True))
             both = Scored(*(torch.stack(parts) for parts in zip(*scored, strict=True)))
-            left = compressor(keys, values, both, **settings)
-            for index, layer in enumerate(layers):
-                layer.adopt(copy_layer(left, index, len(layers)))
+            self.evict(select(keys, values, both, **settings), kv)
             return
+        kept: list[Tensor] = []
         for index, layer in enumerate(layers):
             if budgets is not None:
                 settings["keep"] = pool_budgets(
                     budgets[index], layer.whole[0].shape[1], settings.get("scope")
                 )
-            layer.adopt(compressor(*layer.whole, scored[index], **settings))
+            kept.append(select(*layer.whole, scored[index], **settings))
+        self.evict(kept, kv)
 
     def evictable(self) -> list[EvictionLayer]:
         """Return the layers that see the whole text."""
@@ -348,21 +349,6 @@ def map_both(
 def ragged_without_positions(keys: Tensor, values: Tensor, offsets: Tensor) -> RaggedCache:
     """Return a ragged cache that stores no positions, since its keys are already rotated."""
     return RaggedCache(keys, values, offsets[:1].expand(len(keys)), offsets)
-
-
-def copy_layer(left: DenseCache | RaggedCache, index: int, layers: int) -> DenseCache | RaggedCache:
-    """Return a copy of one layer of a cache that holds all layers."""
-    if isinstance(left, DenseCache):
-        return DenseCache(*(part[index].clone() for part in left))
-    heads = (left.offsets.numel() - 1) // layers
-    offsets = left.offsets[index * heads : (index + 1) * heads + 1]
-    entries = slice(int(offsets[0]), int(offsets[-1]))
-    return RaggedCache(
-        left.keys[entries].clone(),
-        left.values[entries].clone(),
-        left.positions[entries].clone(),
-        offsets - offsets[0],
-    )
 
 
 def pool_budgets(budgets: Tensor, heads: int, scope: str | None) -> Tensor:

@@ -16,7 +16,8 @@ from optimized.models.attention import Softmax
 from optimized.models.cache import AttendingCache
 from optimized.models.layer import key_heads_and_width
 from optimized.models.prefill import Prefilled
-from optimized.models.quantized import RestoringLayer
+from optimized.models.quantized import QuantizedLayer
+from optimized.models.systems import System
 from optimized.vector.hex import decode_step as laid
 from reference.contract.checks import must_be
 from reference.contract.enforce import compile_contract
@@ -25,7 +26,7 @@ from reference.hex.cache import buffer_space
 checked = compile_contract(unwrap(optimized.hex_decode))
 
 
-class HexLayer(RestoringLayer):
+class HexLayer(QuantizedLayer):
     """One layer, compressed in blocks; `hex_decode` reads the tokens after the prompt.
 
     While tokens come one by one, the cache has a layout whose codes attention can multiply. On a
@@ -33,7 +34,7 @@ class HexLayer(RestoringLayer):
     """
 
     def __init__(self, config: optimized.HexConfig, kv: ModuleType) -> None:
-        super().__init__(kv)
+        super().__init__(System("hex", store="hex"), "letter", kv)
         self.config = config
 
     @property
@@ -77,10 +78,6 @@ class HexLayer(RestoringLayer):
         """Return how many tokens fit before a block is full."""
         del new
         return buffer_space(self.held)
-
-    def read(self) -> tuple[Tensor, Tensor]:
-        """Return the restored keys and values."""
-        return self.kv.hex_read(self.held)
 
     def append(self, query: Tensor, keys: Tensor, values: Tensor) -> None:
         """Store new tokens, and compress each full block."""

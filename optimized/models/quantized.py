@@ -23,16 +23,16 @@ from reference.contract.checks import one_of
 QUANTIZERS = ("kivi-2", "kivi-4", "gear")
 
 
-class RestoringLayer(AttendingLayer):
-    """One layer that compresses the prompt in one call, and later tokens as they come.
+class QuantizedLayer(AttendingLayer):
+    """One layer of KIVI or GEAR, which quantises the prompt at once, and later tokens as they come.
 
     A batch with padding is stored row by row, since real tokens are quantised together, and rows
     have different numbers of them.
     """
 
-    def __init__(self, kv: ModuleType) -> None:
+    def __init__(self, system: System, reading: str, kv: ModuleType) -> None:
         super().__init__()
-        self.kv = kv
+        self.system, self.reading, self.kv = system, reading, kv
 
     def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
         """Add the new tokens; return the attention output over exact new and restored old ones."""
@@ -82,38 +82,18 @@ class RestoringLayer(AttendingLayer):
         return new
 
     def start(self, query: Tensor, keys: Tensor, values: Tensor) -> Any:
-        """Return the stored form of the first tokens."""
-        raise NotImplementedError
-
-    def read(self) -> tuple[Tensor, Tensor]:
-        """Return the restored keys and values."""
-        raise NotImplementedError
-
-    def append(self, query: Tensor, keys: Tensor, values: Tensor) -> None:
-        """Store new tokens."""
-        raise NotImplementedError
-
-
-class QuantizedLayer(RestoringLayer):
-    """One layer of KIVI or GEAR."""
-
-    def __init__(self, name: str, exact_outliers: bool, kv: ModuleType) -> None:
-        super().__init__(kv)
-        self.name, self.exact_outliers = name, exact_outliers
-
-    def start(self, query: Tensor, keys: Tensor, values: Tensor) -> Any:
         """Return the quantised first tokens."""
         del query
-        return quantize(self.name, keys, values, self.kv)
+        return quantize_tokens(self.system, keys, values, None, self.reading, self.kv)
 
     def read(self) -> tuple[Tensor, Tensor]:
         """Return the restored keys and values."""
-        return restore(self.name, self.held, self.exact_outliers, self.kv)
+        return restore_tokens(self.system, self.held, self.reading, self.kv)
 
     def append(self, query: Tensor, keys: Tensor, values: Tensor) -> None:
         """Store new tokens, and quantise each full group."""
         del query
-        add = self.kv.gear_append if self.name == "gear" else self.kv.kivi_append
+        add = self.kv.gear_append if self.system.store == "gear" else self.kv.kivi_append
         self.held = add(self.held, keys, values)
 
 
@@ -131,20 +111,6 @@ def require_whole_groups(name: str, config: Any, kv: ModuleType) -> None:
             f"model must have heads of a multiple of {group} channels for {name!r}, whose groups "
             f"of values have {group}, got heads of {width}: 'gear' and 'kcvt-4' take any"
         )
-
-
-def quantize(name: str, keys: Tensor, values: Tensor, kv: ModuleType) -> Any:
-    """Return keys and values in the codes of KIVI or GEAR."""
-    if name == "gear":
-        return kv.gear_prefill(keys, values)
-    return kv.kivi_prefill(keys, values, bits=int(name.removeprefix("kivi-")))
-
-
-def restore(name: str, codes: Any, exact_outliers: bool, kv: ModuleType) -> tuple[Tensor, Tensor]:
-    """Return the keys and values that codes of KIVI or GEAR restore."""
-    if name == "gear":
-        return kv.gear_read(codes, exact_outliers=exact_outliers)
-    return kv.kivi_read(codes)
 
 
 class QuantizedTransformersCache(AttendingCache):
@@ -167,7 +133,8 @@ class QuantizedTransformersCache(AttendingCache):
     ) -> None:
         one_of("name", name, QUANTIZERS)
         require_whole_groups(name, config, kv)
-        super().__init__(config, lambda: QuantizedLayer(name, exact_outliers, kv))
+        system, reading = System(name, store=name), "remedied" if exact_outliers else "letter"
+        super().__init__(config, lambda: QuantizedLayer(system, reading, kv))
 
 
 def require_storable(system: System, config: Any, alike: bool, reading: str) -> None:
@@ -200,8 +167,10 @@ def quantize_tokens(
 ) -> Any:
     """Return the quantised form of some tokens."""
     assert system.store is not None
-    if system.store in QUANTIZERS:
-        return quantize(system.store, keys, values, kv)
+    if system.store == "gear":
+        return kv.gear_prefill(keys, values)
+    if system.store.startswith("kivi"):
+        return kv.kivi_prefill(keys, values, bits=int(system.store.removeprefix("kivi-")))
     if mass is None:
         mass = keys.new_zeros(keys.shape[:-1], dtype=torch.float32)
     scored = Scored(mass, torch.zeros_like(mass, dtype=torch.bool))
@@ -213,9 +182,9 @@ def restore_tokens(
     system: System, codes: Any, reading: str, kv: ModuleType
 ) -> tuple[Tensor, Tensor]:
     """Return the restored keys and values of quantised tokens."""
-    if system.store in QUANTIZERS:
-        return restore(system.store, codes, reading == "remedied", kv)
-    return kv.hex_read(codes)
+    if system.store == "gear":
+        return kv.gear_read(codes, exact_outliers=reading == "remedied")
+    return kv.kivi_read(codes) if system.store in QUANTIZERS else kv.hex_read(codes)
 
 
 class QuantizedEvictionLayer(AttendingLayer):
@@ -247,16 +216,15 @@ class QuantizedEvictionLayer(AttendingLayer):
         self.offsets = None if source.old is None else source.old.offsets
         """Where the entries of each head start, if heads are stored one by one."""
         keys, values = source.whole if source.old is None else source.old[:2]
-        self.empty = keys[..., :0, :].clone(), values[..., :0, :].clone()
         mass = torch.zeros(keys.shape[:-1], device=keys.device)
         if scores is not None:
             mass = scores[0][scores[1]].float().view(keys.shape[:-1])
             mass = kv.shift_scores(mass[None])[0] if bool((mass < 0).any()) else mass
-        pools: list[Any] = [(keys, values, mass)]
+        pools = [(keys, values, mass)]
         if self.offsets is not None:
             sizes = self.offsets.diff().tolist()
             parts = (x[None, None].split(sizes, 2) for x in pools[0])
-            pools = [*zip(*parts, strict=True)]
+            pools = [(key, value, paid) for key, value, paid in zip(*parts, strict=True)]
         self.held = [quantize_tokens(system, *x, reading, kv) for x in pools if x[0].numel()]
         """The codes of all heads together, or of each head that keeps entries."""
 
@@ -266,13 +234,15 @@ class QuantizedEvictionLayer(AttendingLayer):
         layer = EvictionLayer()
         layer.seen, layer.seen_before, layer.evicted = self.seen, self.seen_before, True
         parts = [restore_tokens(self.system, x, self.reading, self.kv) for x in self.held]
+        keys, values = self.whole
+        parts = parts or [(keys[:, :, :0], values[:, :, :0])]
         if self.offsets is None:
-            both = zip(parts[0] if parts else self.empty, self.whole, strict=True)
+            both = zip(parts[0], self.whole, strict=True)
             layer.keys, layer.values = (torch.cat([old.to(new), new], 2) for old, new in both)
         else:
-            pools = [(keys[0, 0], values[0, 0]) for keys, values in parts] or [self.empty]
-            keys, values = (torch.cat(x).to(self.whole[0]) for x in zip(*pools, strict=True))
-            layer.old = ragged_without_positions(keys, values, self.offsets)
+            heads = (torch.cat([x[0, 0] for x in side]) for side in zip(*parts, strict=True))
+            old_keys, old_values = (x.to(keys) for x in heads)
+            layer.old = ragged_without_positions(old_keys, old_values, self.offsets)
             layer.keys, layer.values = self.whole
         return layer.attend(query, valid, softmax)
 
