@@ -76,12 +76,12 @@ class SelectingPress(kvpress.BasePress):
     __signature__: Signature
 
     def __init_subclass__(cls) -> None:
-        every = (signature(one).parameters.values() for one in (cls.select, cls.record))
-        settings = [one for one in chain(*every) if one.name not in FOUND]
+        every = (signature(source).parameters.values() for source in (cls.select, cls.record))
+        settings = [setting for setting in chain(*every) if setting.name not in FOUND]
         cls.__signature__ = Signature(
             [
                 Parameter("press", Parameter.POSITIONAL_OR_KEYWORD),
-                *(one.replace(kind=Parameter.KEYWORD_ONLY) for one in settings),
+                *(setting.replace(kind=Parameter.KEYWORD_ONLY) for setting in settings),
                 Parameter("ends", Parameter.KEYWORD_ONLY, default=None),
             ]
         )
@@ -104,8 +104,8 @@ class SelectingPress(kvpress.BasePress):
         self.cache: Any = None
         self.entered = False
         self.ends(0)
-        one = torch.zeros(1, 1, 1, 1, 1)  # so that the selection checks the settings
-        self.marked(Layer(None, one, one, Scored(one[0], one[0] > 0), one), ratio=0)
+        x = torch.zeros(1, 1, 1, 1, 1)  # so that the selection checks the settings
+        self.marked(Layer(None, x, x, Scored(x[0], x[0] > 0), x), ratio=0)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
@@ -167,9 +167,9 @@ class SelectingPress(kvpress.BasePress):
         """Return scores without the marks of always kept tokens, and those as a mask."""
         tokens = scores.shape[-1]
         first, last = self.ends(tokens)
-        place = torch.arange(tokens, device=scores.device)
+        position = torch.arange(tokens, device=scores.device)
         first_stage = scores == torch.finfo(scores.dtype).max  # of CriticalKV
-        protected = first_stage | (place < first) | (place >= tokens - last)
+        protected = first_stage | (position < first) | (position >= tokens - last)
         raw = widen(scores).masked_fill(protected, 0)
         raw = optimized.shift_scores(raw) if bool((raw < 0).any()) else raw
         return Scored(raw, protected)
@@ -228,8 +228,7 @@ class SelectingPress(kvpress.BasePress):
                         "past_key_values must not be a QuantizedCache where entries are removed "
                         "after the prompt is read; scope 'layer' and 'model' mask them"
                     )
-                held = self.cache.layers[layer.module.layer_idx]
-                held.keys, held.values = keys, values
+                vars(self.cache.layers[layer.module.layer_idx]).update(keys=keys, values=values)
 
     @contextmanager
     def __call__(self, model: Any) -> Iterator[None]:
@@ -327,13 +326,13 @@ def ends_of(press: Any, tokens: int) -> tuple[int, int]:
     if isinstance(press, kvpress.FastKVzipPress):
         share = max(1, int(tokens * press.window_ratio))
         return press.n_sink, share if tokens < 32000 else press.window_size
-    known = next((ENDS[kind] for kind in type(press).__mro__ if kind in ENDS), None)
-    if known is None:
+    names = next((ENDS[kind] for kind in type(press).__mro__ if kind in ENDS), None)
+    if names is None:
         raise ValueError(
             f"ends must say how many tokens a {type(press).__name__} keeps at the start and at the "
             "end of a prompt whatever they score, got None"
         )
-    first, last = (getattr(press, one) if isinstance(one, str) else one for one in known)
+    first, last = (getattr(press, x) if isinstance(x, str) else x for x in names)
     return first, last
 
 

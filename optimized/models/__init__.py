@@ -8,14 +8,12 @@ except ImportError as missing:
     ) from missing
 
 from optimized.models.attach import attach, detach
-from optimized.models.compress_prompt import compressed
-from optimized.models.compressing import compressing
+from optimized.models.compress_prompt import compressed, compressing
 from optimized.models.decoding_cache import DecodingTransformersCache
 from optimized.models.eviction_cache import EvictionCache
 from optimized.models.hex import HexTransformersCache
 from optimized.models.prefill import Prefilled, Step, prefill, unrotated
-from optimized.models.quantized import QuantizedTransformersCache
-from optimized.models.quantized_eviction import QuantizedEvictionCache
+from optimized.models.quantized import QuantizedEvictionCache, QuantizedTransformersCache
 from optimized.models.scorer import Scorer, Scores
 from optimized.models.scorers import SCORERS, scorer
 from optimized.models.systems import System, system_named

@@ -6,7 +6,6 @@ from inspect import signature
 from typing import Any
 from zlib import crc32
 
-import torch
 from torch import Tensor, nn
 
 from optimized.models import argument_checks as checks
@@ -39,22 +38,25 @@ class Attachment:
         """Name of the attention implementation that the model had."""
         self.shown, self.model = shown, model
         self.weights: tuple[list[int], ...] = [], [], []
-        self.samples: set[int] = set()
-        self.unsampled = 0
-        """How many changes in place led to a sample that is among the earlier ones."""
+        self.changes = 0
+        """How many times weights were found changed in place, which a sample may not show."""
         self.read_weights()
 
     def read_weights(self) -> None:
-        """Compute the mark anew, which tells weights apart; `weight.data += x` leaves no trace."""
+        """Compute the mark anew, which tells weights apart: a checksum of a few numbers of each.
+
+        Changes in place are counted as well, but `weight.data += x` leaves no other trace.
+        """
         with READING:
             self.tables = [x._parameters for x in self.model.modules() if x._parameters]
             before = dict(zip(*self.weights[:2], strict=True))
-            self.weights, sample = self.find_weights(), sample_of(self.model)
+            self.weights = self.find_weights()
             now = zip(*self.weights[:2], strict=True)
-            changed = any(before.get(key, count) != count for key, count in now)
-            self.unsampled += changed and sample in self.samples
-            self.samples.add(sample)
-            self.mark = sample + (self.unsampled << 32)
+            self.changes += any(before.get(key, count) != count for key, count in now)
+            weights = (x.detach() for x in self.model.parameters() if x.numel() and not x.is_meta)
+            few = [x.flatten()[:: max(1, x.numel() // 8)].cpu().double() for x in weights]
+            sample = self.model.config.model_type, [x.tolist() for x in few]
+            self.mark = crc32(repr(sample).encode()) + (self.changes << 32)
 
     def find_weights(self) -> tuple[list[int], ...]:
         """Return of each weight its id, how many operations changed it in place, its address."""
@@ -227,24 +229,10 @@ def detach(model: PreTrainedModel) -> PreTrainedModel:
     return model
 
 
-def sample_of(model: PreTrainedModel) -> int:
-    """Return a checksum of a model's type and a few numbers of each of its parameters."""
-    weights = (x.detach() for x in model.parameters() if x.numel() and not x.is_meta)
-    few = [x.flatten()[:: max(1, x.numel() // 8)].cpu().double() for x in weights]
-    numbers = torch.cat(few).tolist() if few else []
-    return crc32(repr((model.config.model_type, numbers)).encode())
-
-
 def attachment(model: PreTrainedModel) -> Attachment | None:
     """Return the hook that `attach` registered on a model; None if there is none."""
     hooks = decoder_of(model)._forward_pre_hooks.values()
     return next((hook for hook in hooks if isinstance(hook, Attachment)), None)
-
-
-def is_attached(model: PreTrainedModel) -> bool:
-    """Return whether a model is attached."""
-    require_language_model(model)
-    return attachment(model) is not None
 
 
 def require_attachment(model: PreTrainedModel) -> Attachment:

@@ -12,7 +12,6 @@ from torch import Tensor
 from transformers.cache_utils import CacheLayerMixin
 
 from optimized.models.attention import MarkedMaskOffset, Softmax
-from reference.contract.enforce import trusted
 
 # Layers hold `reference` or `optimized`: a saved cache names the module.
 copyreg.pickle(ModuleType, lambda module: (import_module, (module.__name__,)))
@@ -124,10 +123,6 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
     def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
         """Return the output for the queries of the new tokens."""
         raise NotImplementedError
-
-    def value_checks(self) -> AbstractContextManager[None]:
-        """Return a context for `attend`, without checks of values in a steady call."""
-        return trusted() if self.steady else nullcontext()
 
     def get_seq_length(self) -> int:
         """Return how many tokens were seen, kept or evicted: the next rotary position."""

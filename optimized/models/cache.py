@@ -17,8 +17,7 @@ from optimized.models.attention import (
     require_batch_token_mask,
     require_mask_of_all_tokens,
 )
-from optimized.models.digest import Digest
-from optimized.models.layer import build_layers, reject_latent_attention
+from optimized.models.layer import build_layers, reject_latent_attention, require_own_keys
 
 WITH_TEXT = 4
 """Number of position axes where the first one counts tokens, as models pass them to `generate`."""
@@ -27,8 +26,8 @@ WITH_TEXT = 4
 class AttendingCache(Cache):
     """A cache of layers that compute their own attention, with its size in bytes.
 
-    It records which tokens were padding, the next position of each row, a digest of the ids and
-    which model read them. Every call of a model is checked against this record.
+    It records the ids, which of them were padding, the next position of each row, and which model
+    read them. Every call of a model is checked against this record.
 
     Args:
         config: the configuration of a model, or a cache, whose other layers are copied.
@@ -49,12 +48,11 @@ class AttendingCache(Cache):
             ]
             self.states = deepcopy(config.states, memo)
         else:
-            layers, self.states = build_layers(config, whole, self.evicts)
+            layers, self.states = build_layers(config, whole)
+            if not self.evicts:
+                require_own_keys(config)
         super().__init__(layers=layers)
         self.carries = True
-        self.before: dict[int, Any] = {}
-        """Recurrent states before the last call, if that call brought one token, which can then be
-        removed."""
         self.forget()
 
     def forget(self) -> None:
@@ -69,7 +67,8 @@ class AttendingCache(Cache):
         """Whether the last call brought one token that continues every row."""
         self.looked: tuple[str, ...] = ()
         """Names of the inputs that were read besides ids."""
-        self.digest: Digest | None = Digest()
+        self.ids: Tensor | None = None
+        """The ids that were read; None where the model got embeddings in place of some."""
         self.reader: int | None = None
 
     def reset(self) -> None:
@@ -79,13 +78,13 @@ class AttendingCache(Cache):
 
     def copy_record(self, other: "AttendingCache") -> None:
         """Take over the record of the tokens that another cache has seen."""
-        for name in ("valid", "ends", "ahead", "looked", "digest", "reader", "carries"):
+        for name in ("valid", "ends", "ahead", "looked", "ids", "reader", "carries"):
             setattr(self, name, getattr(other, name))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of every storage that layers and mask keep alive; a digest adds 8 bytes per row."""
-        return optimized.stored_bytes([self.layers, self.states, self.before, self.valid])
+        """Bytes of every storage that layers and mask keep alive; ids add 8 bytes per token."""
+        return optimized.stored_bytes([self.layers, self.states, self.valid])
 
     @property
     def seen_valid(self) -> Tensor | None:
@@ -163,16 +162,17 @@ class AttendingCache(Cache):
         require_positions(decoder, max(self.ends) if seen else 0, after)
         self.stepped = bool(seen) and count == 1 and ends == [end + 1 for end in self.ends]
         self.valid, self.ends, self.ahead = valid, ends, ahead
-        named = inputs.get("input_ids") is not None and not any(hidden)
-        self.digest = self.digest.extend(new, real) if self.digest is not None and named else None
+        past = self.ids if seen else new[:, :0]
+        named = inputs.get("input_ids") is not None
+        self.ids = torch.cat([past, new], 1) if named and past is not None else None
         return inputs | {"attention_mask": valid, "position_ids": continued}
 
     def begins_with_seen(self, ids: Tensor) -> bool | None:
         """Return whether ids begin with those that were seen; None where these are unknown."""
-        if self.digest is None:
+        if self.ids is None:
             return None
-        seen = self.get_seq_length()
-        return self.digest.equals(Digest().extend(ids[:, :seen], self.seen_valid))
+        same = ids[:, : self.get_seq_length()] == self.ids
+        return bool((same if self.seen_valid is None else same | ~self.seen_valid).all())
 
     def repeats_exactly(self, count: int, inputs: dict[str, Any]) -> bool:
         """Return whether a call brings exactly the tokens seen, as `generate` passes them."""
@@ -188,8 +188,7 @@ class AttendingCache(Cache):
     def read_last_again(self, inputs: dict[str, Any], ids: Tensor) -> Tensor:
         """Remove the last token seen; reduce a call's inputs to it, and return its id."""
         self.take_back()
-        named = self.digest is not None and inputs.get("input_ids") is not None
-        self.digest = Digest().extend(ids[:, :-1], self.seen_valid) if named else None
+        self.ids = None if self.ids is None else self.ids[:, :-1]
         self.ends = [end - 1 for end in self.ends]
         for name in ("input_ids", "inputs_embeds"):
             if inputs.get(name) is not None:
@@ -449,7 +448,7 @@ class AttendingCache(Cache):
         rows = indices.tolist()
         self.ends, self.ahead = ([x[row] for row in rows] for x in (self.ends, self.ahead))
         self.valid = None if self.valid is None else self.valid[indices]
-        self.digest = None if self.digest is None else self.digest.select_rows(indices)
+        self.ids = None if self.ids is None else self.ids[indices]
 
     def activate_past_recording(self) -> None:
         """Raise an error: tokens cannot be removed, as assisted decoding needs."""

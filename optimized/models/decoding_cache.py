@@ -61,7 +61,7 @@ class DecodingLayer(AttendingLayer):
         """Return the output of at most one interval of new tokens, then append them."""
         assert self.held is not None
         view = self.kv.decoding_read(self.held)
-        held, new = view.present.shape[-1], keys.shape[2]
+        earlier, new = view.present.shape[-1], keys.shape[2]
         visible = None
         if new > 1 or not isinstance(self.held.stored, optimized.DenseCache):
             own = causal(new, new, None, keys.device).expand(*keys.shape[:2], new, new)
@@ -73,7 +73,7 @@ class DecodingLayer(AttendingLayer):
             if not softmax.plain:  # scorers assume a plain softmax over the products
                 weights = weighted_attention(query, *every, visible, Softmax(softmax.scale))[1]
             received = weights.sum((2, 3))
-            mass, scores = received[..., :held], received[..., held:]
+            mass, scores = received[..., :earlier], received[..., earlier:]
         self.held = self.kv.decoding_append(self.held, keys, values, scores, mass)
         return out
 

@@ -1,6 +1,7 @@
 """A cache for `transformers` that evicts entries and frees their memory."""
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -22,7 +23,6 @@ from optimized.models.attention import (
 )
 from optimized.models.cache import AttendingCache
 from optimized.models.layer import is_latent
-from optimized.models.state_layer import rows_of_states
 from reference.contract.checks import must_be, shaped
 from reference.contract.enforce import trusted
 from reference.contract.types import Finite
@@ -115,11 +115,11 @@ class EvictionLayer(AttendingLayer):
     def take_back(self) -> None:
         """Remove the last token."""
         dense = self.whole
-        heads, held = dense[0].shape[:2].numel(), dense[0].shape[2]
+        heads, tokens = dense[0].shape[:2].numel(), dense[0].shape[2]
         if self.new_tokens or not self.evicted or (self.old is None and len(self.last) == heads):
             self.keys, self.values = map_both(lambda x: x[:, :, :-1], *dense)
         elif self.last:
-            bounds = torch.arange(heads + 1, device=dense[0].device) * held
+            bounds = torch.arange(heads + 1, device=dense[0].device) * tokens
             flat = map_both(lambda x: x.flatten(0, 2), *dense)
             keys, values, _, offsets = self.old or ragged_without_positions(*flat, bounds)
             stays = torch.ones(len(keys), dtype=torch.bool, device=keys.device)
@@ -135,9 +135,9 @@ class EvictionLayer(AttendingLayer):
     def take_rows(self, rows: Tensor) -> None:
         """Replace the batch rows by those with the given indices."""
         keys, values = self.whole
-        heads, held = keys.shape[1], keys.shape[2] - (self.new_tokens if self.evicted else 0)
+        heads, tokens = keys.shape[1], keys.shape[2] - (self.new_tokens if self.evicted else 0)
         if self.old is None:
-            places = torch.arange(keys.shape[:2].numel() * held).view(-1, heads, held)[rows]
+            places = torch.arange(keys.shape[:2].numel() * tokens).view(-1, heads, tokens)[rows]
         else:
             lengths = self.old.offsets.diff()
             spans = torch.arange(len(self.old.keys)).split(lengths.tolist())
@@ -229,8 +229,8 @@ class EvictionCache(AttendingCache):
     def admit(self, count: int, real: Tensor | None, seen: int) -> None:
         """Refuse a prompt that `prefill` does not read, since it would never be compressed."""
         super().admit(count, real, seen)
-        removable = self.states if count == 1 else {}
-        self.before = {index: dict(vars(state)) for index, state in removable.items()}
+        for state in self.states.values():
+            state.remember(count)
         if not self.open and not seen:
             raise ValueError(
                 "past_key_values must hold a prompt that `prefill` read, got an empty "
@@ -239,25 +239,18 @@ class EvictionCache(AttendingCache):
                 "DecodingTransformersCache need neither"
             )
 
-    def batch_select_indices(self, indices: Tensor) -> None:
-        """Select batch rows by index; an index may occur several times."""
-        super().batch_select_indices(indices)
-        self.before = {n: x | rows_of_states(x, indices) for n, x in self.before.items()}
-
     def take_back(self) -> None:
         """Remove the last token, so that it can be read again."""
-        if self.states and not self.before:
+        if any(state.before is None for state in self.states.values()):
             super().take_back()
-        for layer in self.layers:
+        for layer in (*self.layers, *self.states.values()):
             if hasattr(layer, "take_back"):
                 layer.take_back()
-        for index, before in self.before.items():
-            vars(self.states[index]).update(before)
 
     def reset(self) -> None:
         """Forget every token."""
         super().reset()
-        self.open, self.before = False, {}
+        self.open = False
 
     def evict(self, kept: Sequence[Tensor] | Tensor, kv: ModuleType = optimized) -> None:
         """Keep the marked entries and free the others, layer by layer.
@@ -291,10 +284,7 @@ class EvictionCache(AttendingCache):
         budgets: Tensor | None = None,
         **settings: Any,
     ) -> None:
-        """Refine, retain and evict with one of the compressors.
-
-        Where layers do not compete, they are compressed and freed one after the other. An error in
-        the middle therefore leaves the first layers compressed.
+        """Refine, retain and evict as one of the compressors does; an error evicts nothing.
 
         Args:
             scored: the scores of each layer.
@@ -314,28 +304,27 @@ class EvictionCache(AttendingCache):
         layers = self.whole_layers()
         checks.require_one_per_layer("scored", scored, len(layers))
         settings |= checks.scope_argument(compressor, scope, budgets)
-        if settings.get("valid") is None:
-            settings |= {} if self.valid is None else {"valid": self.valid}
-        elif self.valid is not None and bool((settings["valid"] & ~self.valid).any()):
+        valid = settings.setdefault("valid", self.valid)
+        if self.valid is not None and bool((valid & ~self.valid).any()):
             raise ValueError("valid must be False at the padding that was read, got True")
-        checks.require_refinable_scores(
-            compressor, settings.get("refinement"), scored, settings.get("valid")
-        )
         if budgets is not None:
             checks.require_one_per_layer("budgets", budgets, len(layers))
+        # A compressor evicts what the selection beside it does not keep.
+        kv = import_module(compressor.__module__.partition(".")[0])
+        select = getattr(kv, compressor.__name__.replace("compress", "select"))
         if settings.get("scope") == "model":
             keys, values = map(torch.stack, zip(*(layer.whole for layer in layers), strict=True))
             both = Scored(*(torch.stack(parts) for parts in zip(*scored, strict=True)))
-            left = compressor(keys, values, both, **settings)
-            for index, layer in enumerate(layers):
-                layer.adopt(copy_layer(left, index, len(layers)))
+            self.evict(select(keys, values, both, **settings), kv)
             return
+        kept: list[Tensor] = []
         for index, layer in enumerate(layers):
             if budgets is not None:
                 settings["keep"] = pool_budgets(
                     budgets[index], layer.whole[0].shape[1], settings.get("scope")
                 )
-            layer.adopt(compressor(*layer.whole, scored[index], **settings))
+            kept.append(select(*layer.whole, scored[index], **settings))
+        self.evict(kept, kv)
 
     def evictable(self) -> list[EvictionLayer]:
         """Return the layers that see the whole text."""
@@ -360,21 +349,6 @@ def map_both(
 def ragged_without_positions(keys: Tensor, values: Tensor, offsets: Tensor) -> RaggedCache:
     """Return a ragged cache that stores no positions, since its keys are already rotated."""
     return RaggedCache(keys, values, offsets[:1].expand(len(keys)), offsets)
-
-
-def copy_layer(left: DenseCache | RaggedCache, index: int, layers: int) -> DenseCache | RaggedCache:
-    """Return a copy of one layer of a cache that holds all layers."""
-    if isinstance(left, DenseCache):
-        return DenseCache(*(part[index].clone() for part in left))
-    heads = (left.offsets.numel() - 1) // layers
-    offsets = left.offsets[index * heads : (index + 1) * heads + 1]
-    entries = slice(int(offsets[0]), int(offsets[-1]))
-    return RaggedCache(
-        left.keys[entries].clone(),
-        left.values[entries].clone(),
-        left.positions[entries].clone(),
-        offsets - offsets[0],
-    )
 
 
 def pool_budgets(budgets: Tensor, heads: int, scope: str | None) -> Tensor:

@@ -31,9 +31,9 @@ def load_gates(
     if not file.exists():
         return None
     try:
-        held = load_file(file, str(device))
+        tensors = load_file(file, str(device))
         return [
-            GateWeights(*(held[f"{layer}.{name}"].float() for name in GateWeights._fields))
+            GateWeights(*(tensors[f"{layer}.{name}"].float() for name in GateWeights._fields))
             for layer in range(layers)
         ]
     except (KeyError, OSError, SafetensorError) as error:
@@ -42,12 +42,12 @@ def load_gates(
 
 def save_gates(gates: list[GateWeights], folder: Path) -> None:
     """Write the gate of each layer to a folder, in 16 bits."""
-    held = {
+    tensors = {
         f"{layer}.{name}": tensor.half().contiguous()
         for layer, gate in enumerate(gates)
         for name, tensor in gate._asdict().items()
     }
-    save_file(held, folder / FILE)
+    save_file(tensors, folder / FILE)
 
 
 def learn_gates(

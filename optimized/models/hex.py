@@ -16,7 +16,8 @@ from optimized.models.attention import Softmax
 from optimized.models.cache import AttendingCache
 from optimized.models.layer import key_heads_and_width
 from optimized.models.prefill import Prefilled
-from optimized.models.quantized import RestoringLayer
+from optimized.models.quantized import QuantizedLayer
+from optimized.models.systems import System
 from optimized.vector.hex import decode_step as laid
 from reference.contract.checks import must_be
 from reference.contract.enforce import compile_contract
@@ -25,7 +26,7 @@ from reference.hex.cache import buffer_space
 checked = compile_contract(unwrap(optimized.hex_decode))
 
 
-class HexLayer(RestoringLayer):
+class HexLayer(QuantizedLayer):
     """One layer, compressed in blocks; `hex_decode` reads the tokens after the prompt.
 
     While tokens come one by one, the cache has a layout whose codes attention can multiply. On a
@@ -33,7 +34,7 @@ class HexLayer(RestoringLayer):
     """
 
     def __init__(self, config: optimized.HexConfig, kv: ModuleType) -> None:
-        super().__init__(kv)
+        super().__init__(System("hex", store="hex"), "letter", kv)
         self.config = config
 
     @property
@@ -60,8 +61,8 @@ class HexLayer(RestoringLayer):
         """Add tokens, and return their output and the new cache; use kernels if available."""
         if self.kv is not optimized:
             return self.kv.hex_decode(self.held, query, keys, values)
-        held = self.held if isinstance(self.held, optimized.HexCache) else self.held.rest
-        checked((held, query, keys, values), {})
+        cache = self.held if isinstance(self.held, optimized.HexCache) else self.held.rest
+        checked((cache, query, keys, values), {})
         if not on_gpu((query, self.held)) or kernel_of("hex_attention") is None:
             return laid.decode_in_layout(self.held, query, keys, values)
         from optimized.kernels.hex._packed_decode_step import decode_packed
@@ -78,27 +79,23 @@ class HexLayer(RestoringLayer):
         del new
         return buffer_space(self.held)
 
-    def read(self) -> tuple[Tensor, Tensor]:
-        """Return the restored keys and values."""
-        return self.kv.hex_read(self.held)
-
     def append(self, query: Tensor, keys: Tensor, values: Tensor) -> None:
         """Store new tokens, and compress each full block."""
         self.held = self.kv.hex_append(self.held, query, keys, values)
 
 
-def stored(held: Any) -> Any:
+def stored(cache: Any) -> Any:
     """Return a cache, or each cache of a tuple, in the layout of the specification."""
-    if type(held) is tuple:
-        return tuple(map(stored, held))
-    return held.cache() if hasattr(held, "cache") else held
+    if type(cache) is tuple:
+        return tuple(map(stored, cache))
+    return cache.cache() if hasattr(cache, "cache") else cache
 
 
-def settled(held: Any) -> Any:
+def settled(cache: Any) -> Any:
     """Return a cache, or each cache of a tuple, that no step changes in place."""
-    if type(held) is tuple:
-        return tuple(map(settled, held))
-    return held.settled() if hasattr(held, "settled") else held
+    if type(cache) is tuple:
+        return tuple(map(settled, cache))
+    return cache.settled() if hasattr(cache, "settled") else cache
 
 
 class HexTransformersCache(AttendingCache):
@@ -124,6 +121,7 @@ class HexTransformersCache(AttendingCache):
         kv: ModuleType = optimized,
     ) -> None:
         must_be("settings", settings, optimized.HexConfig)
+        super().__init__(config, lambda: HexLayer(settings, kv))
         if isinstance(config, AttendingCache):
             first = next(layer for layer in config.layers if isinstance(layer, AttendingLayer))
             heads, width = first.whole[0].shape[1::2]
@@ -131,7 +129,6 @@ class HexTransformersCache(AttendingCache):
             heads, width = key_heads_and_width(config)
         if 0 < settings.density < 1 and not settings.near:
             kv.biregular_degrees(settings.block, heads * width, settings.density)
-        super().__init__(config, lambda: HexLayer(settings, kv))
 
     @classmethod
     def of_prompt(
@@ -161,13 +158,12 @@ class HexTransformersCache(AttendingCache):
         """
         whole = prompt.cache.whole_layers()
         checks.require_one_per_layer("scored", scored, len(whole))
-        checks.require_refinable_scores(compressor, how.get("refinement"), scored, None)
         cache = cls(prompt.cache, settings, kv)
         scope = dict.fromkeys(checks.scope_argument(compressor, None, None), "layer")
         layers = (layer for layer in cache.layers if isinstance(layer, HexLayer))
-        for layer, source, one in zip(layers, whole, scored, strict=True):
+        for layer, source, scores in zip(layers, whole, scored, strict=True):
             layer.lazy_initialization(*source.whole)
-            every = (*source.whole, *one)
+            every = (*source.whole, *scores)
             stored = [
                 compressor(*parts[:2], Scored(*parts[2:]), store=settings, **scope, **how)
                 if parts[0].shape[2]
@@ -184,6 +180,4 @@ def rows_of(tensors: Sequence[Tensor], valid: Tensor | None) -> list[tuple[Tenso
     """Return the real tokens of each batch row; all rows together where none is padded."""
     if valid is None:
         return [tuple(tensors)]
-    return [
-        tuple(one[row : row + 1, :, there] for one in tensors) for row, there in enumerate(valid)
-    ]
+    return [tuple(x[row : row + 1, :, real] for x in tensors) for row, real in enumerate(valid)]

@@ -5,6 +5,7 @@ from copy import deepcopy
 from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
+from torch import Tensor
 from transformers.cache_utils import (
     Cache,
     DynamicCache,
@@ -12,9 +13,7 @@ from transformers.cache_utils import (
     LinearAttentionLayer,
 )
 
-from optimized.models.attending_layer import AttendingLayer
-from optimized.models.state_layer import StateLayer
-from optimized.models.window_layer import WindowLayer
+from optimized.models.attending_layer import AttendingLayer, LastingLayer
 
 WHOLE = ("DynamicLayer", "LinearAttentionAndFullAttentionLayer")
 """The layers of `transformers` that cache the keys and values of the whole text."""
@@ -27,16 +26,116 @@ KINDS = (
 )
 
 
+class WindowLayer(LastingLayer, DynamicSlidingWindowLayer):
+    """A sliding-window layer of `transformers`, uncompressed.
+
+    It holds one token more than the next query sees, so that the last one can be removed.
+    """
+
+    def __init__(self, sliding_window: int) -> None:
+        super().__init__(sliding_window)
+        self.held: list[Tensor] = []
+
+    def hold(self, tensors: list[Tensor]) -> None:
+        """Store keys and values of a window and one token more."""
+        self.held = tensors
+        self.keys, self.values = (x[:, :, -self.sliding_window + 1 :] for x in tensors)
+
+    def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
+        """Append new tokens; return the keys and values held before, followed by the new ones."""
+        whole, size = super().update(key_states, value_states), self.sliding_window
+        # A view would keep the whole longer tensor in memory.
+        self.hold([x if x.shape[2] <= size else x[:, :, -size:].clone() for x in whole])
+        return whole
+
+    def take_back(self) -> None:
+        """Remove the last token."""
+        self.keys, self.values = (x[:, :, :-1] for x in self.held)
+        self.cumulative_length -= 1
+
+    def take_rows(self, rows: Tensor) -> None:
+        """Replace the batch rows by those with the given indices."""
+        self.hold([x[rows] for x in self.held])
+
+    def reset(self) -> None:
+        """Forget every token."""
+        super().reset()
+        self.held = []
+
+
+class StateLayer(LastingLayer, LinearAttentionLayer):
+    """A layer of `transformers` with a recurrent state: linear attention or a convolution.
+
+    A model changes states in place. This layer gives it copies, so that an earlier state can be
+    restored.
+    """
+
+    before: dict[str, Any] | None = None
+    """Its attributes before the last call, if that call brought one token, which can then be
+    removed."""
+
+    def remember(self, count: int) -> None:
+        """Store the state before a call of `count` tokens, if it can be restored."""
+        vars(self).pop("before", None)
+        self.before = dict(vars(self)) if count == 1 else None
+
+    def take_back(self) -> None:
+        """Remove the last token."""
+        vars(self).update(self.before or {})
+
+    def renew(self, kind: str, index: int) -> Tensor | None:
+        """Replace a state by a copy, and return the copy."""
+        for name, value in list(vars(self).items()):
+            if isinstance(value, dict):
+                vars(self)[name] = dict(value)
+        states = vars(self)[kind]
+        if states[index] is not None:
+            states[index] = states[index].clone()
+        return states[index]
+
+    def update_conv_state(
+        self, conv_states: Tensor, state_idx: int = 0, *size: Any, **options: Any
+    ) -> Tensor:
+        """Update a copy of the convolution state."""
+        self.renew("conv_states", state_idx)
+        return super().update_conv_state(conv_states, state_idx, *size, **options)
+
+    def update_recurrent_state(
+        self, recurrent_states: Tensor, state_idx: int = 0, **options: Any
+    ) -> Tensor:
+        """Update a copy of the linear-attention state."""
+        self.renew("recurrent_states", state_idx)
+        return super().update_recurrent_state(recurrent_states, state_idx, **options)
+
+    def take_rows(self, rows: Tensor) -> None:
+        """Replace the batch rows by those with the given indices."""
+        vars(self).update(rows_of_states(vars(self), rows))
+        self.before = self.before and self.before | rows_of_states(self.before, rows)
+
+    def reset(self) -> None:
+        """Forget every token."""
+        count = self.number_of_states
+        vars(self).clear()
+        type(self).__init__(self, count)
+
+
+def rows_of_states(attributes: dict[str, Any], rows: Tensor) -> dict[str, Any]:
+    """Return the given batch rows of a layer's convolution and recurrent states."""
+    kinds = {kind: attributes[kind] for kind in ("conv_states", "recurrent_states")}
+    return {
+        kind: {n: None if x is None else x[rows] for n, x in states.items()}
+        for kind, states in kinds.items()
+    }
+
+
 def build_layers(
-    config: Any, whole: Callable[[], AttendingLayer], evicts: bool
+    config: Any, whole: Callable[[], AttendingLayer]
 ) -> tuple[list[Any], dict[int, StateLayer]]:
     """Return the layers of a new cache, and those with a recurrent state by their index.
 
     Args:
         config: the configuration of a model.
         whole: creates each layer that sees the whole text.
-        evicts: whether the cache stores exact entries, so that the layers may share keys or hold
-            latent rows.
     """
     layers: list[Any] = []
     states: dict[int, StateLayer] = {}
@@ -49,14 +148,12 @@ def build_layers(
             layers.append(WindowLayer(layer.sliding_window))
         else:  # a recurrent state alone, or no cache at all
             layers.append(states.get(index, layer))
-    if not evicts:
-        reject_shared_keys(config)
-        reject_latent_attention(is_latent(config))
     return layers, states
 
 
-def reject_shared_keys(config: Any) -> None:
-    """Refuse a model whose layers attend to the keys of another layer."""
+def require_own_keys(config: Any) -> None:
+    """Refuse a model whose layers or heads attend to keys of others, which codes do not store."""
+    reject_latent_attention(is_latent(config))
     sharing = getattr(config.get_text_config(decoder=True), "kv_sharing_modes", None) or ()
     if "reuse" in sharing:
         raise ValueError(

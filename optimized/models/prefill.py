@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +14,6 @@ from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.attach import require_attachment
 from optimized.models.attention import attentions, decoder_of, unrotated_queries
 from optimized.models.cache import AttendingCache
-from optimized.models.digest import Digest
 from optimized.models.eviction_cache import EvictionCache, EvictionLayer
 from reference.contract.checks import must_be
 from reference.contract.types import Positive
@@ -116,7 +114,7 @@ def read(
     ids: Tensor,
     mask: Tensor,
     chunk: int | None,
-    looked: Mapping[str, Tensor] = MappingProxyType({}),
+    looked: Mapping[str, Tensor],
 ) -> Tensor:
     """Read tokens into a cache, and return the logits of the last one.
 
@@ -150,8 +148,8 @@ def read(
                 )
             first, counted = {}, positions
     cache.looked = tuple(looked)
-    if cache.digest is None:  # the decoder got embeddings of images, and no ids
-        cache.digest = Digest().extend(ids, None if cache.valid is None else mask.bool())
+    if cache.ids is None:  # the decoder got embeddings of images, and no ids
+        cache.ids = ids.clone()
     return logits
 
 

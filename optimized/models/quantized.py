@@ -1,4 +1,7 @@
-"""Cache layers that store quantised tokens, and restore them to compute attention."""
+"""Caches of quantised tokens, which they restore to compute attention.
+
+One quantises the whole prompt; one, `"snapkv>hex-4"` and the like, what eviction keeps of it.
+"""
 
 from inspect import signature
 from types import ModuleType
@@ -8,25 +11,28 @@ import torch
 from torch import Tensor
 
 import optimized
+from optimized import Scored
 from optimized.models.attending_layer import AttendingLayer, without_autocast
 from optimized.models.attention import Softmax, dense_attention
 from optimized.models.cache import AttendingCache
-from optimized.models.layer import key_heads_and_width
+from optimized.models.eviction_cache import EvictionCache, EvictionLayer, ragged_without_positions
+from optimized.models.layer import key_heads_and_width, require_own_keys
+from optimized.models.systems import System, hex_settings, refinement_settings, system_named
 from reference.contract.checks import one_of
 
 QUANTIZERS = ("kivi-2", "kivi-4", "gear")
 
 
-class RestoringLayer(AttendingLayer):
-    """One layer that compresses the prompt in one call, and later tokens as they come.
+class QuantizedLayer(AttendingLayer):
+    """One layer of KIVI or GEAR, which quantises the prompt at once, and later tokens as they come.
 
     A batch with padding is stored row by row, since real tokens are quantised together, and rows
     have different numbers of them.
     """
 
-    def __init__(self, kv: ModuleType) -> None:
+    def __init__(self, system: System, reading: str, kv: ModuleType) -> None:
         super().__init__()
-        self.kv = kv
+        self.system, self.reading, self.kv = system, reading, kv
 
     def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
         """Add the new tokens; return the attention output over exact new and restored old ones."""
@@ -38,12 +44,12 @@ class RestoringLayer(AttendingLayer):
             new = valid[:, -query.shape[2] :]
             out = query.new_zeros(*query.shape[:-1], values.shape[-1])
             rows: list[Any] = [None] * len(new) if self.held is None else list(self.held)
-            for row, some in enumerate(new):
-                there = slice(None) if self.steady else some
-                if self.steady or bool(some.any()):
-                    q, k, v = (x[row : row + 1, :, there] for x in (query, keys, values))
+            for row, flags in enumerate(new):
+                real = slice(None) if self.steady else flags
+                if self.steady or bool(flags.any()):
+                    q, k, v = (x[row : row + 1, :, real] for x in (query, keys, values))
                     self.held = rows[row]
-                    out[row : row + 1, :, there] = self.answer(q, k, v, softmax)
+                    out[row : row + 1, :, real] = self.answer(q, k, v, softmax)
                     rows[row] = self.held
             self.held = tuple(rows)
             return out
@@ -63,51 +69,31 @@ class RestoringLayer(AttendingLayer):
         parts, start = [], 0
         while start < query.shape[2]:
             stop = min(query.shape[2], start + self.room(query.shape[2]))
-            some, key, value = (x[:, :, start:stop] for x in (query, keys, values))
-            held_keys, held_values = self.read()
-            every = torch.cat([held_keys, key], 2), torch.cat([held_values, value], 2)
-            parts.append(dense_attention(some, *every, None, softmax))
-            self.append(softmax.standard(some), key, value)
+            q, k, v = (x[:, :, start:stop] for x in (query, keys, values))
+            old_keys, old_values = self.read()
+            every = torch.cat([old_keys, k], 2), torch.cat([old_values, v], 2)
+            parts.append(dense_attention(q, *every, None, softmax))
+            self.append(softmax.standard(q), k, v)
             start = stop
-        return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
+        return torch.cat(parts, 2)
 
     def room(self, new: int) -> int:
         """Return how many new tokens can be stored in one step."""
         return new
 
     def start(self, query: Tensor, keys: Tensor, values: Tensor) -> Any:
-        """Return the stored form of the first tokens."""
-        raise NotImplementedError
-
-    def read(self) -> tuple[Tensor, Tensor]:
-        """Return the restored keys and values."""
-        raise NotImplementedError
-
-    def append(self, query: Tensor, keys: Tensor, values: Tensor) -> None:
-        """Store new tokens."""
-        raise NotImplementedError
-
-
-class QuantizedLayer(RestoringLayer):
-    """One layer of KIVI or GEAR."""
-
-    def __init__(self, name: str, exact_outliers: bool, kv: ModuleType) -> None:
-        super().__init__(kv)
-        self.name, self.exact_outliers = name, exact_outliers
-
-    def start(self, query: Tensor, keys: Tensor, values: Tensor) -> Any:
         """Return the quantised first tokens."""
         del query
-        return quantize(self.name, keys, values, self.kv)
+        return quantize_tokens(self.system, keys, values, None, self.reading, self.kv)
 
     def read(self) -> tuple[Tensor, Tensor]:
         """Return the restored keys and values."""
-        return restore(self.name, self.held, self.exact_outliers, self.kv)
+        return restore_tokens(self.system, self.held, self.reading, self.kv)
 
     def append(self, query: Tensor, keys: Tensor, values: Tensor) -> None:
         """Store new tokens, and quantise each full group."""
         del query
-        add = self.kv.gear_append if self.name == "gear" else self.kv.kivi_append
+        add = self.kv.gear_append if self.system.store == "gear" else self.kv.kivi_append
         self.held = add(self.held, keys, values)
 
 
@@ -125,20 +111,6 @@ def require_whole_groups(name: str, config: Any, kv: ModuleType) -> None:
             f"model must have heads of a multiple of {group} channels for {name!r}, whose groups "
             f"of values have {group}, got heads of {width}: 'gear' and 'kcvt-4' take any"
         )
-
-
-def quantize(name: str, keys: Tensor, values: Tensor, kv: ModuleType) -> Any:
-    """Return keys and values in the codes of KIVI or GEAR."""
-    if name == "gear":
-        return kv.gear_prefill(keys, values)
-    return kv.kivi_prefill(keys, values, bits=int(name.removeprefix("kivi-")))
-
-
-def restore(name: str, held: Any, exact_outliers: bool, kv: ModuleType) -> tuple[Tensor, Tensor]:
-    """Return the keys and values that codes of KIVI or GEAR restore."""
-    if name == "gear":
-        return kv.gear_read(held, exact_outliers=exact_outliers)
-    return kv.kivi_read(held)
 
 
 class QuantizedTransformersCache(AttendingCache):
@@ -161,4 +133,144 @@ class QuantizedTransformersCache(AttendingCache):
     ) -> None:
         one_of("name", name, QUANTIZERS)
         require_whole_groups(name, config, kv)
-        super().__init__(config, lambda: QuantizedLayer(name, exact_outliers, kv))
+        system, reading = System(name, store=name), "remedied" if exact_outliers else "letter"
+        super().__init__(config, lambda: QuantizedLayer(system, reading, kv))
+
+
+def require_storable(system: System, config: Any, alike: bool, reading: str) -> None:
+    """Refuse heads of a width that a store behind `>` cannot quantise, before a prompt is read.
+
+    Heads that keep equally many entries are stored together, others one by one. Where rows are
+    `alike`, they have the same budgets.
+    """
+    assert system.then is not None
+    require_own_keys(config)
+    require_whole_groups(system.then, config, optimized)
+    if not system.then.startswith("hex"):
+        return
+    heads, width = key_heads_and_width(config)
+    channels = width * (heads if alike and system.scope == "head" else 1)
+    settings = hex_settings(system_named(system.then), reading)
+    try:
+        optimized.biregular_degrees(settings.block, channels, settings.density)
+    except ValueError as error:
+        raise ValueError(
+            f"model must have a multiple of {round(1 / settings.density)} channels, at least "
+            f"{round(3 / settings.density)}, in what {system.name!r} stores together, got "
+            f"{channels}: all heads where they keep equally many entries (@head, one prompt), else "
+            "one head; 'kcvt-4' and 'gear' behind '>' take any number"
+        ) from error
+
+
+def quantize_tokens(
+    system: System, keys: Tensor, values: Tensor, mass: Tensor | None, reading: str, kv: ModuleType
+) -> Any:
+    """Return the quantised form of some tokens."""
+    assert system.store is not None
+    if system.store == "gear":
+        return kv.gear_prefill(keys, values)
+    if system.store.startswith("kivi"):
+        return kv.kivi_prefill(keys, values, bits=int(system.store.removeprefix("kivi-")))
+    if mass is None:
+        mass = keys.new_zeros(keys.shape[:-1], dtype=torch.float32)
+    scored = Scored(mass, torch.zeros_like(mass, dtype=torch.bool))
+    settings, refined = hex_settings(system, reading), refinement_settings(system, reading)
+    return kv.compress(keys, values, scored, store=settings, refinement=refined)
+
+
+def restore_tokens(
+    system: System, codes: Any, reading: str, kv: ModuleType
+) -> tuple[Tensor, Tensor]:
+    """Return the restored keys and values of quantised tokens."""
+    if system.store == "gear":
+        return kv.gear_read(codes, exact_outliers=reading == "remedied")
+    return kv.kivi_read(codes) if system.store in QUANTIZERS else kv.hex_read(codes)
+
+
+class QuantizedEvictionLayer(AttendingLayer):
+    """One layer: the kept entries of the prompt in codes, and every later token exact.
+
+    Heads that keep equally many entries are stored together, others one by one.
+
+    Args:
+        source: the layer after eviction.
+        scores: the scores of all tokens, which select HEX's heavy hitters, and the mask of kept
+            entries.
+        system: the system whose `store` names the quantiser.
+        reading: `"letter"` or `"remedied"`.
+        kv: `reference` or `optimized`.
+    """
+
+    def __init__(
+        self,
+        source: EvictionLayer,
+        scores: tuple[Tensor, Tensor] | None,
+        system: System,
+        reading: str,
+        kv: ModuleType,
+    ) -> None:
+        super().__init__()
+        self.lazy_initialization(*source.whole)
+        self.seen = self.seen_before = source.seen
+        self.system, self.reading, self.kv = system, reading, kv
+        self.offsets = None if source.old is None else source.old.offsets
+        """Where the entries of each head start, if heads are stored one by one."""
+        keys, values = source.whole if source.old is None else source.old[:2]
+        mass = torch.zeros(keys.shape[:-1], device=keys.device)
+        if scores is not None:
+            mass = scores[0][scores[1]].float().view(keys.shape[:-1])
+            mass = kv.shift_scores(mass[None])[0] if bool((mass < 0).any()) else mass
+        pools = [(keys, values, mass)]
+        if self.offsets is not None:
+            sizes = self.offsets.diff().tolist()
+            parts = (x[None, None].split(sizes, 2) for x in pools[0])
+            pools = [(key, value, paid) for key, value, paid in zip(*parts, strict=True)]
+        self.held = [quantize_tokens(system, *x, reading, kv) for x in pools if x[0].numel()]
+        """The codes of all heads together, or of each head that keeps entries."""
+
+    def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
+        """Add the new tokens; return the attention output over them and the restored entries."""
+        self.append_arriving()
+        layer = EvictionLayer()
+        layer.seen, layer.seen_before, layer.evicted = self.seen, self.seen_before, True
+        parts = [restore_tokens(self.system, x, self.reading, self.kv) for x in self.held]
+        keys, values = self.whole
+        parts = parts or [(keys[:, :, :0], values[:, :, :0])]
+        if self.offsets is None:
+            both = zip(parts[0], self.whole, strict=True)
+            layer.keys, layer.values = (torch.cat([old.to(new), new], 2) for old, new in both)
+        else:
+            heads = (torch.cat([x[0, 0] for x in side]) for side in zip(*parts, strict=True))
+            old_keys, old_values = (x.to(keys) for x in heads)
+            layer.old = ragged_without_positions(old_keys, old_values, self.offsets)
+            layer.keys, layer.values = self.whole
+        return layer.attend(query, valid, softmax)
+
+
+class QuantizedEvictionCache(AttendingCache):
+    """A cache of the entries that eviction keeps, in the codes of HEX, KIVI or GEAR.
+
+    `nbytes` counts the codes. Tokens after the prompt are stored exactly. Each call restores the
+    codes.
+
+    Args:
+        cache: the cache after eviction.
+        scores: for each layer, the scores of all tokens and the mask of kept entries, if any.
+        system: the system whose `store` names the quantiser.
+        reading: `"letter"` or `"remedied"`.
+        kv: `reference` or `optimized`.
+    """
+
+    def __init__(
+        self,
+        cache: EvictionCache,
+        scores: list[tuple[Tensor, Tensor]] | None,
+        system: System,
+        reading: str,
+        kv: ModuleType = optimized,
+    ) -> None:
+        layers = cache.evictable()
+        sources = iter(zip(layers, scores or [None] * len(layers), strict=True))
+        how = system, reading, kv
+        super().__init__(cache, lambda: QuantizedEvictionLayer(*next(sources), *how))
+        self.copy_record(cache)

@@ -1,7 +1,7 @@
 """Read a prompt into a cache: a class for each kind of system."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -21,8 +21,12 @@ from optimized.models.fastkvzip_gates import load_gates
 from optimized.models.hex import HexTransformersCache
 from optimized.models.layer import count_full_attention_layers
 from optimized.models.prefill import Prefilled, prefill, read
-from optimized.models.quantized import QUANTIZERS, QuantizedTransformersCache
-from optimized.models.quantized_eviction import QuantizedEvictionCache, require_storable
+from optimized.models.quantized import (
+    QUANTIZERS,
+    QuantizedEvictionCache,
+    QuantizedTransformersCache,
+    require_storable,
+)
 from optimized.models.scorer import Scorer, Scores, lengths
 from optimized.models.scorers import SCORERS
 from optimized.models.selection import kept_entries
@@ -112,8 +116,8 @@ class DecodingReader(Reader):
         system, name = self.system, str(self.system.scorer)
         one_of("scorer of a system with an interval", system.scorer, SCORES)
         scorer = SCORERS[name]
-        known = ("weights",) if scorer.gated else ()
-        checks.require_known_settings(f"{name} with an interval", self.settings, known)
+        takes = ("weights",) if scorer.gated else ()
+        checks.require_known_settings(f"{name} with an interval", self.settings, takes)
         if scorer.negative and system.refinement is not None:
             raise ValueError(
                 f"interval must be None for {system.name!r}, got {self.interval}: negative scores "
@@ -201,58 +205,64 @@ class EvictingReader(Reader):
         scores, kept = self.evict(scorer, prompt)
         if system.then is None:
             return prompt.cache
-        paid = None
-        if scores is not None:
-            paid = [(x.scores, mask) for x, mask in zip(scores.scored, kept, strict=True)]
+        paid = None if scores is None else [*zip(scores, kept, strict=True)]
         stored = system_named(system.then)
         return QuantizedEvictionCache(prompt.cache, paid, stored, self.reading, self.kv)
 
-    def evict(self, scorer: Scorer, prompt: Prefilled) -> tuple[Scores | None, Tensor]:
-        """Evict entries; return the scores, if there are any, and the mask of kept entries.
+    def evict(self, scorer: Scorer, prompt: Prefilled) -> tuple[list[Tensor] | None, Tensor]:
+        """Evict entries; return the scores, if codes need them, and the mask of kept entries.
 
         A row whose budget is smaller than its number of protected entries keeps exactly these.
         """
         layers, counts = prompt.cache.whole_layers(), lengths(prompt).tolist()
         heads = layers[0].whole[0].shape[1]
+        size = {"head": 1, "layer": heads, "model": heads * len(layers)}[self.system.scope]
         valid = torch.ones_like(prompt.input_ids).bool() if prompt.valid is None else prompt.valid
         kept = valid[:, None].expand(len(layers), -1, heads, -1).clone()
-        layered = isinstance(self.keep if self.ratio is None else self.ratio, Sequence)
-        ratio = max(self.ratio) if layered and self.ratio is not None else self.ratio
-        keep = min(self.keep) if layered and self.keep is not None else self.keep
-        scores, rows = score_rows(scorer, prompt, [budget_of(n, 1, ratio, keep) for n in counts])
-        if scores is None:  # nothing is evicted but padding, which codes cannot hold
-            if self.system.then is not None:
-                prompt.cache.evict(kept, self.kv)
-            return None, kept
-        if layered:
-            pairs = [(x, None) for x in self.ratio or ()] or [(None, x) for x in self.keep or ()]
-            budgets = [[budget_of(count, 1, *pair) for count in counts] for pair in pairs]
-            scores = scores._replace(budgets=torch.tensor(budgets, device=kept.device))
-            ratio, keep = None, max(counts)
-        protected = torch.stack([scored.protected for scored in scores.scored])
-        if self.system.refinement == "hubkv":
-            protected |= protected_ends(valid, protected.shape[2], 4, None)
-        size = {"head": 1, "layer": heads, "model": heads * len(layers)}[self.system.scope]
+        ratio, keep, layered = self.ratio, self.keep, None
+        if isinstance(ratio if keep is None else keep, Sequence):
+            pairs = [(x, None) for x in ratio or ()] or [(None, x) for x in keep or ()]
+            by_layer = [[budget_of(count, 1, *pair) for count in counts] for pair in pairs]
+            layered = torch.tensor(by_layer, device=kept.device)
+            budgets, ratio, keep = layered.amin(0).tolist(), None, max(counts)
+        else:
+            budgets = [budget_of(count, 1, ratio, keep) for count in counts]
+        scores, paid = None, None
         short: dict[int, tuple[int, int]] = {}
-        for row in rows:
-            mean = budget_of(counts[row], size, ratio, keep)
-            if lack := shortfall(protected[:, row], scores.budgets, row, size, mean):
-                short[row] = lack
+        for scores, rows in score_rows(scorer, prompt, budgets):
+            scores = scores if layered is None else scores._replace(budgets=layered)
+            protected = torch.stack([scored.protected for scored in scores.scored])
+            if self.system.refinement == "hubkv":
+                protected |= protected_ends(valid, protected.shape[2], 4, None)
+            spent = protected.sum(-1).movedim(1, 0).reshape(len(valid), -1, size).sum(-1)
+            limits = torch.tensor([[budget_of(n, size, ratio, keep)] for n in counts]).to(spent)
+            limits = limits.expand_as(spent)
+            if scores.budgets is not None:
+                shares = (size * scores.budgets.T).repeat_interleave(heads // size, 1)
+                over = spent.sum(1, keepdim=True) > limits.sum(1, keepdim=True)
+                limits = torch.where(over, limits, shares)
+            for row, pool in zip(rows, (spent - limits)[rows].argmax(-1).tolist(), strict=True):
+                if spent[row, pool] > limits[row, pool]:
+                    short[row] = int(limits[row, pool]), int(spent[row, pool])
+                    kept[:, row] &= protected[:, row]
+            chosen = [row for row in rows if row not in short]
+            if chosen:
+                how = self.system, prompt, scores, ratio, self.reading, self.kv, keep
+                kept[:, chosen] = kept_entries(*how, chosen if len(chosen) < len(valid) else None)
+            if self.system.then is not None:
+                paid = paid or [scored.scores.clone() for scored in scores.scored]
+                for layer, scored in zip(paid, scores.scored, strict=True):
+                    layer[rows] = scored.scores[rows]
         if short:
-            budget, most = next(iter(short.values()))
+            budget, most = short[min(short)]
             warnings.warn(
                 f"budget {budget} of a {self.system.scope} is below its number of protected "
                 f"entries, {most}: only those are kept, in {len(short)} of {len(valid)} rows",
                 stacklevel=4,
             )
-        chosen = [row for row in rows if row not in short]
-        if chosen:
-            how = self.system, prompt, scores, ratio, self.reading, self.kv, keep
-            some = None if len(chosen) == len(valid) else chosen
-            kept[:, chosen] = kept_entries(*how, some)
-        kept[:, [*short]] &= protected[:, [*short]]
-        prompt.cache.evict(kept, self.kv)
-        return scores, kept
+        if scores is not None or self.system.then is not None:  # codes cannot hold padding
+            prompt.cache.evict(kept, self.kv)
+        return paid, kept
 
 
 def reader_of(system: System, interval: int | None) -> type[Reader]:
@@ -274,13 +284,11 @@ def budget_of(tokens: int, heads: int, ratio: float | None, keep: int | None) ->
 
 def score_rows(
     scorer: Scorer, prompt: Prefilled, budgets: list[int]
-) -> tuple[Scores | None, list[int]]:
-    """Return the scores, each row by its own budget, and the rows with entries to evict."""
+) -> Iterator[tuple[Scores, list[int]]]:
+    """Yield scores by each budget of a row, and the rows of that budget with entries to evict."""
     counts = lengths(prompt).tolist()
     depends = scorer.budgeted or scorer.observing is not None
     set_window = scorer.chosen("window")
-    found: Scores | None = None
-    evicting: list[int] = []
     for budget in sorted(set(budgets) if depends else {max(budgets)}):
         rows = [row for row, own in enumerate(budgets) if own == budget or not depends]
         rows = [row for row in rows if budgets[row] < counts[row]]
@@ -291,50 +299,6 @@ def score_rows(
             rows = [row for row in rows if counts[row] > window]
             scorer.settings["window"] = window
         if rows:
-            scores = scorer.finish(prompt, max(budget, window))
-            found = scores if found is None else merge_rows(found, scores, rows)
-            evicting += rows
+            yield scorer.finish(prompt, max(budget, window)), rows
     scorer.settings.pop("window", None)
     scorer.settings |= set_window
-    return found, sorted(evicting)
-
-
-def merge_rows(scores: Scores, other: Scores, rows: list[int]) -> Scores:
-    """Return scores in which some rows are replaced by those of `other`, of another budget."""
-    batch = scores.scored[0].scores
-    replaced = torch.zeros(len(batch), dtype=torch.bool, device=batch.device)
-    replaced[rows] = True
-    scored = tuple(
-        Scored(*(torch.where(replaced[:, None, None], b, a) for a, b in zip(*pair, strict=True)))
-        for pair in zip(scores.scored, other.scored, strict=True)
-    )
-    budgets = None
-    if scores.budgets is not None and other.budgets is not None:
-        budgets = torch.where(replaced, other.budgets, scores.budgets)
-    return Scores(scored, budgets)
-
-
-def shortfall(
-    protected: Tensor, budgets: Tensor | None, row: int, size: int, mean: int
-) -> tuple[int, int] | None:
-    """Return a pool's budget and its number of protected entries, where the budget is smaller.
-
-    The pool is the worst one of a row. Returns None where every budget suffices.
-
-    Args:
-        protected: the row's mask of protected entries, layers first.
-        budgets: what a head of each layer and row keeps, where layers differ.
-        row: the row.
-        size: how many heads share a budget.
-        mean: the mean budget of a pool.
-    """
-    spent = protected.sum(-1).view(-1, size).sum(-1)
-    if int(spent.sum()) > mean * len(spent):
-        return mean, int(spent.max())
-    if budgets is None:
-        limits = torch.full_like(spent, mean)
-    else:
-        limits = (size * budgets[:, row]).repeat_interleave(protected.shape[1] // size)
-    worst = int((spent - limits).argmax())
-    lacking = bool(spent[worst] > limits[worst])
-    return (int(limits[worst]), int(spent[worst])) if lacking else None

@@ -113,12 +113,12 @@ class Scorer:
     @classmethod
     def kinds(cls) -> dict[str, Any]:
         """Return the type of each setting, from the signatures of its functions."""
-        known = [
+        kinds = [
             (name, get_type_hints(function, include_extras=True)[name])
             for function in reversed(cls.functions)
             for name in options(function)
         ]
-        return {name: kind for name, kind in known if name in cls.takes}
+        return {name: kind for name, kind in kinds if name in cls.takes}
 
     def window_for(self, keep: int) -> int:
         """Return the default observation window: at most half of the budget."""
@@ -158,7 +158,7 @@ class Scorer:
                 "`prefill(model, ids, watch=[scorer.watch])`"
             )
         layers = enumerate(layer.whole for layer in prompt.cache.whole_layers())
-        read = (PromptLayer(index, *held, prompt.valid, keep) for index, held in layers)
+        read = (PromptLayer(index, *both, prompt.valid, keep) for index, both in layers)
         return Scores(tuple(map(self.scored, read)), self.budgets(prompt, keep))
 
     def scored(self, read: PromptLayer) -> Scored:
@@ -182,7 +182,7 @@ class Scorer:
 def options(function: Callable[..., Any]) -> tuple[str, ...]:
     """Return the settings of a function: its parameters with a default, except tensors."""
     parameters = signature(function).parameters.values()
-    names = (one.name for one in parameters if one.default is not one.empty)
+    names = [x.name for x in parameters if x.default is not x.empty]
     return tuple(name for name in names if name not in ("valid", "past"))
 
 

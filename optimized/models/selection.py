@@ -62,9 +62,9 @@ def kept_entries(
             settings["queries"] = torch.stack([x[places] for x in prompt.queries.values()])
         return select(torch.stack(keys), torch.stack(values), every, **settings, **budget)
     kept: list[Tensor] = []
-    for index, one in enumerate(sets()):
+    for index, layer in enumerate(sets()):
         if scores.budgets is not None:
             shared = scores.budgets[index, places]
             budget = dict(keep=pool_budgets(shared, heads, settings.get("scope")))
-        kept.append(select(*one, **settings, **budget))
+        kept.append(select(*layer, **settings, **budget))
     return torch.stack(kept)

@@ -69,7 +69,7 @@ def run_self_check(model: PreTrainedModel) -> ModelTraits:
     decoder = decoder_of(model)
     cache, modules = EvictionCache(decoder.config), attentions(decoder)
     whole = {n for n, layer in enumerate(cache.layers) if isinstance(layer, EvictionLayer)}
-    if lost := whole - {one.layer_idx for one in modules}:
+    if lost := whole - {module.layer_idx for module in modules}:
         raise ValueError(
             f"model must attend in `self_attn` of each block, got {named!r} with {len(lost)} whose "
             "attention is elsewhere"
@@ -83,9 +83,9 @@ def run_self_check(model: PreTrainedModel) -> ModelTraits:
             undo.callback(model.train)
             model.eval()
         undo.callback(CHECKING.reset, CHECKING.set(compare_attention))
-        for one in modules:
-            undo.callback(unwrap_latent_expansion, one)
-            wrap_latent_expansion(one)
+        for module in modules:
+            undo.callback(unwrap_latent_expansion, module)
+            wrap_latent_expansion(module)
         if (kept := implementation(decoder)) != name:
             raise ValueError(
                 "model must attend through the attention interface of transformers, got "
@@ -95,8 +95,8 @@ def run_self_check(model: PreTrainedModel) -> ModelTraits:
             # The check runs in the model's own precision, even under the caller's autocast.
             with torch.no_grad(), torch.autocast(input_device(decoder).type, enabled=False):
                 carries = not cache.states or run.carries()
-                for one in modules:
-                    hook = one.register_forward_hook(run.layer, with_kwargs=True)
+                for module in modules:
+                    hook = module.register_forward_hook(run.layer, with_kwargs=True)
                     undo.callback(hook.remove)
                 for call in CALLS:
                     run.call(*call)
@@ -115,8 +115,8 @@ def run_self_check(model: PreTrainedModel) -> ModelTraits:
                 f"model must have values as wide as its keys, got {named!r} with keys of "
                 f"{keys.shape[-1]} and values of {values.shape[-1]} channels"
             )
-    formula, module, rotation = torch.tensor(run.found).amax(0).tolist()
-    for moved, allowed in ((formula, SHARP), (module, run.loose)):
+    formula, output, rotation = torch.tensor(run.found).amax(0).tolist()
+    for moved, allowed in ((formula, SHARP), (output, run.loose)):
         if not moved <= allowed:
             raise ValueError(
                 "model must compute through this package what it computes by itself, got "
@@ -131,10 +131,10 @@ class Run:
 
     def __init__(self, decoder: PreTrainedModel, cache: EvictionCache) -> None:
         self.decoder, self.cache = decoder, cache
-        place = input_device(decoder)
         draw = torch.Generator().manual_seed(0)
         size = decoder.config.get_text_config(decoder=True).vocab_size
-        self.ids = torch.randint(size, (2, CALLS[-1][1]), generator=draw).to(place)
+        ids = torch.randint(size, (2, CALLS[-1][1]), generator=draw)
+        self.ids = ids.to(input_device(decoder))
         self.mask = torch.ones_like(self.ids)
         self.mask[1, :PADDING] = 0
         self.places = (self.mask.cumsum(-1) - 1).clamp(min=0)
@@ -165,20 +165,19 @@ class Run:
         whole = self.call(0, CALLS[-1][1], once)
         return relative_difference(torch.cat(parts, 1), whole, self.mask.bool()) <= self.loose
 
-    def layer(self, module: nn.Module, given: tuple[Any, ...], *more: Any) -> None:
+    def layer(
+        self, module: nn.Module, given: tuple[Any, ...], inputs: dict[str, Any], output: Any
+    ) -> None:
         """Run a layer again with our cache, and record the differences: a forward hook.
 
         Calls in other threads are ignored.
         """
         if threading.get_ident() != self.thread:
             return
-        inputs, output = more
         assert isinstance(module.layer_idx, int)
         ours = self.cache.layers[module.layer_idx]
         if not isinstance(ours, EvictionLayer):
             return
-        if "past_key_values" not in inputs:
-            raise ValueError("model must pass `past_key_values` to its attention by name")
         if isinstance(masks := inputs.get("attention_mask"), dict):
             raise ValueError(
                 "model must pass one mask to the attention of a layer, got one whose "
@@ -241,9 +240,10 @@ def compare_attention(
     return own.to(query.dtype), torch.tensor(relative_difference(ours, own, real))
 
 
-def relative_difference(one: Tensor, other: Tensor, real: Tensor) -> float:
-    """Return the largest difference at real tokens, relative to the largest entry of `other`."""
-    if one.shape != other.shape:
+def relative_difference(found: Tensor, expected: Tensor, real: Tensor) -> float:
+    """Return the largest difference at real tokens, relative to the largest expected entry."""
+    if found.shape != expected.shape:
         return torch.inf
-    one, other = widen(one[real]), widen(other[real])
-    return float((one - other).abs().max() / other.abs().max().clamp(min=torch.finfo().tiny))
+    found, expected = widen(found[real]), widen(expected[real])
+    largest = expected.abs().max().clamp(min=torch.finfo().tiny)
+    return float((found - expected).abs().max() / largest)

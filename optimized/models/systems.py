@@ -85,26 +85,26 @@ def system_named(name: str) -> System:
         if not evicting.evicts:
             raise ValueError(f"system must evict before '>', got {name!r}")
         return evicting._replace(name=name, then=then)
-    rest, at, scope = name.partition("@")
+    rest, separator, scope = name.partition("@")
     first, plus, refinement = rest.partition("+")
-    known = not plus or refinement in REFINEMENTS
+    refines = not plus or refinement in REFINEMENTS
     if name == "full":
         return FULL
     scorer = SCORERS.get(first)
-    scopes: dict[str, Scope] = {} if scorer is None else {one: one for one in scorer.scopes()}
-    if scorer is not None and known and (not at or scope in scopes):
+    scopes: dict[str, Scope] = {} if scorer is None else {x: x for x in scorer.scopes()}
+    if scorer is not None and refines and (not separator or scope in scopes):
         return System(name, first, refinement or None, scopes.get(scope, scorer.scope))
-    quantises = first in STORES and not at
-    if quantises and (not plus or (first.startswith("hex") and refinement != "nms" and known)):
+    quantises = first in STORES and not separator
+    if quantises and (not plus or (first.startswith("hex") and refinement != "nms" and refines)):
         scorer = "h2o" if first.startswith("hex") else None
         return System(name, scorer, refinement or None, store=first)
     named = ["full", *STORES, *SCORERS, *(f"{s}+{r}" for s in SCORERS for r in REFINEMENTS)]
-    misspelt = first not in (*STORES, *SCORERS) or not known
-    asked = (checks.did_you_mean(name, named) if misspelt else "") or "."
-    if at and scopes and known and scope not in scopes:
-        asked = f": {first} has @{', @'.join(scopes)}."
+    misspelt = first not in (*STORES, *SCORERS) or not refines
+    hint = (checks.did_you_mean(name, named) if misspelt else "") or "."
+    if separator and scopes and refines and scope not in scopes:
+        hint = f": {first} has @{', @'.join(scopes)}."
     raise ValueError(
-        f"system must be a known name, got {name!r}{asked} Known are 'full'; a scorer "
+        f"system must be a known name, got {name!r}{hint} Known are 'full'; a scorer "
         f"({', '.join(SCORERS)}), alone or with one of "
         f"+{', +'.join(REFINEMENTS)} and with @head, @layer or @model; a store "
         f"({', '.join(STORES)}), hex-3 and hex-4 also with +hubkv or +graphkv; and a scorer, '>' "
@@ -129,38 +129,39 @@ def reading_settings(scorer: str, reading: str) -> dict[str, Any]:
     return {"exact": reading == "remedied"} if "exact" in SCORERS[scorer].takes else {}
 
 
-def selection_call(one: System, reading: str) -> tuple[str, dict[str, Any]]:
+def selection_call(system: System, reading: str) -> tuple[str, dict[str, Any]]:
     """Return the name of a system's selection function, and its settings without the budget.
 
     Args:
-        one: a system that evicts.
+        system: a system that evicts.
         reading: `"letter"` or `"remedied"`.
 
     Returns:
         `"select"`, `"hubkv_select"` or `"graphkv_select"`, and its settings.
     """
-    settings = refinement_settings(one, reading)
-    if one.refinement == "hubkv":
-        return "hubkv_select", dict(refinement=settings, scope=one.scope)
-    if isinstance(settings, GraphSettings) and one.scope == "head":
+    settings = refinement_settings(system, reading)
+    if system.refinement == "hubkv":
+        return "hubkv_select", dict(refinement=settings, scope=system.scope)
+    if isinstance(settings, GraphSettings) and system.scope == "head":
         length = None if settings.adaptive else 1000 * settings.count
         return "graphkv_select", dict(refinement=settings, length=length)
-    return "select", dict(refinement=settings, scope=one.scope)
+    return "select", dict(refinement=settings, scope=system.scope)
 
 
-def refinement_settings(one: System, reading: str) -> Any:
+def refinement_settings(system: System, reading: str) -> Any:
     """Return the settings of a system's refinement under a reading."""
     one_of("readings", reading, READINGS)
-    if one.refinement is None:
+    if system.refinement is None:
         return None
-    if one.settings:
-        return one.settings
-    return default_refinement(one.refinement, reading)._replace(**one.changes_of(one.refinement))
+    if system.settings:
+        return system.settings
+    changes = system.changes_of(system.refinement)
+    return default_refinement(system.refinement, reading)._replace(**changes)
 
 
-def compares_queries(one: System, reading: str) -> bool:
+def compares_queries(system: System, reading: str) -> bool:
     """Return whether the edges of a system's graph compare queries."""
-    return "q" in getattr(refinement_settings(one, reading), "kind", "")
+    return "q" in getattr(refinement_settings(system, reading), "kind", "")
 
 
 def default_refinement(refinement: str, reading: str) -> Any:
@@ -171,11 +172,11 @@ def default_refinement(refinement: str, reading: str) -> Any:
     return optimized.HubSettings() if refinement == "hubkv" else optimized.NmsSettings()
 
 
-def hex_settings(one: System, reading: str) -> optimized.HexConfig:
+def hex_settings(system: System, reading: str) -> optimized.HexConfig:
     """Return the settings of a HEX or KCVT under a reading."""
-    assert one.store is not None
-    given, changed = None if one.refinement else one.settings, one.changes_of("hex")
-    preset = given or optimized.hex_preset(one.store.upper())
+    assert system.store is not None
+    given, changed = None if system.refinement else system.settings, system.changes_of("hex")
+    preset = given or optimized.hex_preset(system.store.upper())
     return correct_hex(preset._replace(**changed), reading)._replace(**changed)
 
 

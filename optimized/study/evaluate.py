@@ -9,13 +9,11 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from optimized.models.eviction_cache import map_both
-from optimized.models.layer import reject_latent_attention
+from optimized.models.layer import WindowLayer, reject_latent_attention
 from optimized.models.prefill import prefill
-from optimized.models.quantized import require_whole_groups
-from optimized.models.quantized_eviction import quantize_tokens, restore_tokens
+from optimized.models.quantized import quantize_tokens, require_whole_groups, restore_tokens
 from optimized.models.selection import kept_entries
 from optimized.models.systems import compares_queries
-from optimized.models.window_layer import WindowLayer
 from optimized.study.documents import Document
 from optimized.study.measurements import MeasurementSettings, Row, Trial
 from optimized.study.metrics import DocumentMetrics

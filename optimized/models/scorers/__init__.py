@@ -12,10 +12,10 @@ from optimized.models.scorer import Scorer
 
 # a class in a file of this folder is found without being named anywhere
 SCORERS: dict[str, type[Scorer]] = {
-    one.name: one
-    for place in modules(__name__)
-    for one in vars(place).values()
-    if isclass(one) and issubclass(one, Scorer) and one.__module__ == place.__name__
+    found.name: found
+    for module in modules(__name__)
+    for found in vars(module).values()
+    if isclass(found) and issubclass(found, Scorer) and found.__module__ == module.__name__
 }
 """Every scorer of this folder, by name."""
 

@@ -36,8 +36,8 @@ class FastKVzip(Scorer):
     def remember(self, step: Step, past: Tensor | None) -> Tensor:
         """Score the chunk; a token's score does not depend on other tokens."""
         weights = self.settings["weights"]
-        one = self.kv.fastkvzip(step.hidden, weights[step.layer], sinks=0, recent=0)
-        return one.scores if past is None else torch.cat([past, one.scores], -1)
+        scores = self.kv.fastkvzip(step.hidden, weights[step.layer], sinks=0, recent=0).scores
+        return scores if past is None else torch.cat([past, scores], -1)
 
     def scored(self, read: PromptLayer) -> Scored:
         """Return the scores of one layer's tokens."""

@@ -79,8 +79,7 @@ class KVzip(Scorer):
     def repeat(self, prompt: Prefilled, index: int) -> None:
         """Read one chunk again, and store its scores from the queries of the repetition."""
         ids, there = self.repeat_inputs(prompt, index)
-        vocabulary = len(next(self.model.get_input_embeddings().parameters()))
-        checks.require_ids_in_vocabulary(ids, vocabulary, "ids of kvzip's request")
+        checks.require_ids_in_vocabulary(self.model, ids, "ids of kvzip's request")
         blank = (~there).sum(-1).tolist()
         repeated = there.flip(-1)
         tokens = prompt.input_ids.shape[1]
