@@ -12,6 +12,7 @@ from optimized.models.compress_prompt import compressed, compressing
 from optimized.models.decoding_cache import DecodingTransformersCache
 from optimized.models.eviction_cache import EvictionCache
 from optimized.models.hex import HexTransformersCache
+from optimized.models.load import load
 from optimized.models.prefill import Prefilled, Step, prefill, unrotated
 from optimized.models.quantized import QuantizedEvictionCache, QuantizedTransformersCache
 from optimized.models.scorer import Scorer, Scores
@@ -19,6 +20,7 @@ from optimized.models.scorers import SCORERS, scorer
 from optimized.models.systems import System, system_named
 
 __all__ = [
+    "load",
     "compressed",
     "compressing",
     "attach",
