@@ -139,7 +139,10 @@ def prepare(given: argparse.Namespace) -> Prepared:
         )
     on = device(given.device)
     torch.manual_seed(given.seed)
-    model, tokenizer = load(given.model)
+    try:
+        model, tokenizer = load(given.model)
+    except ValueError as error:
+        raise ValueError(f"--{error}") from error
     nn.Module.to(model, on)
     fits(model, given)
     text = documents.held_out() if given.text is None else documents.load_text_file(given.text)

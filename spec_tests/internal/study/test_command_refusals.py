@@ -13,6 +13,8 @@ import pytest
 
 pytest.importorskip("transformers")
 
+from transformers import AutoModelForCausalLM
+
 from optimized.study import command as job
 from optimized.study import evaluate
 from spec_tests.index import ROOT
@@ -35,7 +37,7 @@ def spoiled(command, tmp_path):
     return tmp_path
 
 
-MODEL = "--model must be `words`, `bytes`, or a folder or an id"
+MODEL = "--model must be `words`, `bytes`, `smollm2`, or a folder or an id"
 TEXT = "--text must be a file of UTF-8 text, got "
 
 
@@ -116,7 +118,7 @@ def test_a_model_that_is_not_reached_is_said_once(command, capsys, monkeypatch):
         assert not hub.isEnabledFor(logging.WARNING)  # each retry warns
         raise OSError(f"no connection for {name}")
 
-    monkeypatch.setattr(job.AutoModelForCausalLM, "from_pretrained", unreached)
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", unreached)
     said = command.refused(capsys, "--model", "some/model")
     assert "no connection for some/model" in said
     assert len(said.splitlines()) == 1
