@@ -62,7 +62,7 @@ def measured() -> dict[str, Any]:
     from optimized.study.stage_clock import Clock
     from optimized.tiny import WORDS
 
-    model, tokenizer = command.load(WORDS, torch.device("cpu"))
+    model, tokenizer = command.load(WORDS)
     gates = load_gates(WORDS, count_full_attention_layers(model.config), model.device)
     settings = MeasurementSettings(
         "remedied", 0, optimized, None, gates, command.request(tokenizer)

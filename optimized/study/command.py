@@ -149,7 +149,7 @@ def prepare(given: argparse.Namespace) -> Prepared:
     maker = documents.Maker(text, tokenizer)
     lengths = documents.lengths(given.context)
     made = maker.documents(given.seed, given.documents, lengths, given.continuation, given.needles)
-    gates = load_gates(Path(model.name_or_path), count_full_attention_layers(model.config), on)
+    gates = load_gates(Path(str(model.name_or_path)), count_full_attention_layers(model.config), on)
     kv, other = {
         "optimized": (optimized, None),
         "reference": (reference, optimized),

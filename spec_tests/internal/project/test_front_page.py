@@ -29,7 +29,6 @@ def test_the_snippets_of_the_readme_run_as_pasted_into_a_fresh_process():
 
 def test_the_answers_on_the_front_pages_are_those_of_the_command():
     pytest.importorskip("transformers")
-    import torch
 
     import optimized
     from optimized.study import command, first_answer
@@ -40,7 +39,7 @@ def test_the_answers_on_the_front_pages_are_those_of_the_command():
     text = first_answer.default_text()
     if hashlib.sha256(text[:4000].encode()).hexdigest() != TEXT_READ:
         pytest.skip(f"another Python, with another {first_answer.FILE}")
-    model, tokenizer = command.load(WORDS, torch.device("cpu"))
+    model, tokenizer = command.load(WORDS)
     read = first_answer.document(Maker(text, tokenizer), first_answer.TOKENS)
     repeat = command.request(tokenizer)
     settings = MeasurementSettings("remedied", 0, optimized, None, None, repeat)
