@@ -1,4 +1,4 @@
-"""SmolLM2 from its GGUF file: a tiny file of the same form, and the real one where it is installed."""
+"""SmolLM2 from its GGUF file: a tiny file of the same form, and the real one if installed."""
 
 from importlib.util import find_spec
 from pathlib import Path
