@@ -17,7 +17,11 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = argparse.ArgumentParser(prog="python -m optimized", description=__doc__)
     add = made.add_argument
-    add("--model", default=MODEL, help="`words`, `bytes`, or the folder or id of another model")
+    add(
+        "--model",
+        default=MODEL,
+        help="`words`, `bytes`, `smollm2`, or the folder or id of another model",
+    )
     add("--text", type=Path, help="the text file to read; by default held-out text")
     add("--systems", nargs="+", default=[SYSTEMS], help="names of systems, or `default`, or `all`")
     add(

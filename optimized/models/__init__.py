@@ -13,6 +13,7 @@ from optimized.models.compressing import compressing
 from optimized.models.decoding_cache import DecodingTransformersCache
 from optimized.models.eviction_cache import EvictionCache
 from optimized.models.hex import HexTransformersCache
+from optimized.models.load import load
 from optimized.models.prefill import Prefilled, Step, prefill, unrotated
 from optimized.models.quantized import QuantizedTransformersCache
 from optimized.models.quantized_eviction import QuantizedEvictionCache
@@ -21,6 +22,7 @@ from optimized.models.scorers import SCORERS, scorer
 from optimized.models.systems import System, system_named
 
 __all__ = [
+    "load",
     "compressed",
     "compressing",
     "attach",

@@ -15,16 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from huggingface_hub.utils import logging as hub_logging
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
-from transformers.utils import logging
+from transformers import PreTrainedModel
 
 import optimized
 import reference
-from optimized.models.attach import attach
 from optimized.models.fastkvzip_gates import FILE, load_gates
 from optimized.models.layer import count_full_attention_layers
+from optimized.models.load import load
 from optimized.models.scorers import SCORERS
 from optimized.models.systems import System
 from optimized.study import documents, evaluate, first_answer, reference_check, report, table
@@ -33,7 +31,6 @@ from optimized.study.measurements import MeasurementSettings, trials
 from optimized.study.overrides import changed, read
 from optimized.study.progress import Progress
 from optimized.study.record import record
-from optimized.tiny import MODELS
 from optimized.tiny.tasks import CONTINUE, REPEAT
 
 if TYPE_CHECKING:  # what draws imports matplotlib, which may be missing
@@ -58,30 +55,6 @@ def device(name: str) -> torch.device:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"--device must be usable here, got {name!r}: {reason}") from error
     return chosen
-
-
-def load(folder: Path, on: torch.device) -> tuple[PreTrainedModel, Any]:
-    """Return an attached model and its tokenizer.
-
-    Raises:
-        ValueError: there is no such model, or it cannot be attached.
-    """
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    hub_logging.set_verbosity_error()  # it prints a line for each retry
-    try:
-        model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False)
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    except Exception as error:  # a damaged file raises any kind of error
-        reason = " ".join(str(error).split())[:200]
-        if "trust_remote_code" in str(error):
-            reason = "it needs Python code of its own, which the command never runs"
-        raise ValueError(
-            f"--model must be `words`, `bytes`, or a folder or an id of a causal language model, "
-            f"got {str(folder)!r}: {reason}"
-        ) from error
-    nn.Module.to(model, on)
-    return attach(model.eval()), tokenizer
 
 
 def fits(model: PreTrainedModel, given: argparse.Namespace) -> None:
@@ -166,14 +139,14 @@ def prepare(given: argparse.Namespace) -> Prepared:
         )
     on = device(given.device)
     torch.manual_seed(given.seed)
-    folder = MODELS.get(given.model, Path(given.model))
-    model, tokenizer = load(folder, on)
+    model, tokenizer = load(given.model)
+    nn.Module.to(model, on)
     fits(model, given)
     text = documents.held_out() if given.text is None else documents.load_text_file(given.text)
     maker = documents.Maker(text, tokenizer)
     lengths = documents.lengths(given.context)
     made = maker.documents(given.seed, given.documents, lengths, given.continuation, given.needles)
-    gates = load_gates(folder, count_full_attention_layers(model.config), on)
+    gates = load_gates(Path(model.name_or_path), count_full_attention_layers(model.config), on)
     kv, other = {
         "optimized": (optimized, None),
         "reference": (reference, optimized),

