@@ -17,6 +17,7 @@ from transformers import AutoTokenizer
 import optimized
 import reference
 from optimized import Scored, refine
+from optimized.models.load import load
 from optimized.models.prefill import prefill
 from optimized.models.scorer import Scores
 from optimized.models.scorers import SCORERS
@@ -24,7 +25,6 @@ from optimized.models.selection import kept_entries
 from optimized.models.systems import REFINEMENTS, refinement_settings, system_named
 from optimized.readings import READINGS
 from optimized.study import evaluate
-from optimized.study.command import load
 from optimized.study.compared_systems import DEFAULT
 from optimized.study.documents import Maker
 from optimized.study.metrics import DocumentMetrics
@@ -87,7 +87,7 @@ def test_bytes_are_counted_where_a_character_is_cut(command_model):
 
 
 def test_bits_and_answers_are_those_of_a_model_that_reads_all_at_once(command_model):
-    model, tokenizer = load(command_model, torch.device("cpu"))
+    model, tokenizer = load(command_model)
     (made,) = Maker(TEXT, tokenizer).documents(0, 1, [96], 16, 1)
     ids, question = torch.tensor([made.context + made.continuation]), made.questions[0]
     with torch.inference_mode():

@@ -50,7 +50,7 @@ def test_code_of_a_models_folder_does_not_run(command, capsys, tmp_path, monkeyp
     monkeypatch.setattr("builtins.input", lambda *_: "y")
     command.model = folder
     said = command.refused(capsys, "--text", str(folder / "text.txt"))
-    assert "it needs Python code of its own, which the command never runs" in said
+    assert "it needs Python code of its own, which is never run" in said
     assert not ran.exists()
 
 
