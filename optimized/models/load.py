@@ -13,12 +13,14 @@ from transformers.utils import logging
 
 from optimized.models.attach import attach
 from optimized.models.smollm2 import NAME, smollm2_folder
-from optimized.tiny import MODELS
+
+SHIPPED = {name: Path(__file__).parents[1] / "tiny" / name for name in ("words", "bytes")}
+"""The folders of the small models that are shipped."""
 
 
 def model_folder(name: str | Path) -> Path:
     """Return the folder of a model that is known by name; any other name is a folder or an id."""
-    return smollm2_folder() if name == NAME else MODELS.get(str(name), Path(name))
+    return smollm2_folder() if name == NAME else SHIPPED.get(str(name), Path(name))
 
 
 def load(name: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -43,7 +45,7 @@ def load(name: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
         if "trust_remote_code" in str(error):
             reason = "it needs Python code of its own, which is never run"
         raise ValueError(
-            f"model must be `{'`, `'.join([*MODELS, NAME])}`, or a folder or an id of a causal "
+            f"model must be `{'`, `'.join([*SHIPPED, NAME])}`, or a folder or an id of a causal "
             f"language model, got {str(name)!r}: {reason}"
         ) from error
     return attach(model.eval()), tokenizer

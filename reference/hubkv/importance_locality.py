@@ -93,13 +93,13 @@ def distance_profile(
     return profile
 
 
-def has_content_queries(content: Tensor | None, queries: int, tokens: int) -> None:
+def asked(content: Tensor | None, queries: int, tokens: int) -> None:
     """Refuse a content region without any of the queries."""
     content = ~protected_mask(tokens) if content is None else content
     checks.check_any_true("content at the queries", content[tokens - queries :])
 
 
-@requires(asking, has_content_queries)
+@requires(asking, asked)
 def attention_density(
     weights: Importance[Tensor, "*heads queries tokens"],
     content: Bool[Tensor, " tokens"] | None = None,

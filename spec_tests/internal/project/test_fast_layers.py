@@ -43,7 +43,7 @@ LOOPS = {
         decoding_append feasible greedy is_within low_rank ramanujan_lift random_expander
         subtile_expander swaps train_fastkvzip""",
     "doublings of a window or of sets": "cheeger_constant conductance maxima_before_and_after",
-    "different budgets or windows": "_acting budgets_of places refine_rows shares",
+    "different budgets or windows": "_acting budgets_of refine_rows row_indices shares",
     "ends of an edge, or kinds of vectors": "graphkv_refine rows_of survivors",
     "chunks of a context, each with a repeat input": "kvzip",
     "sources, on a GPU in deterministic mode": "multiply_at",
