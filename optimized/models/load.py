@@ -1,29 +1,30 @@
 """Load a language model and its tokenizer by name."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from huggingface_hub.utils import logging as hub_logging
-from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
-from transformers.utils import logging
 
 from optimized.models.attach import attach
-from optimized.models.smollm2 import NAME, smollm2_folder
+
+if TYPE_CHECKING:  # an import of this package loads no code of models
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 SHIPPED = {name: Path(__file__).parents[1] / "tiny" / name for name in ("words", "bytes")}
 """The folders of the small models that are shipped."""
+PACKAGED = "smollm2"
 
 
 def model_folder(name: str | Path) -> Path:
     """Return the folder of a model that is known by name; any other name is a folder or an id."""
-    return smollm2_folder() if name == NAME else SHIPPED.get(str(name), Path(name))
+    if name != PACKAGED:
+        return SHIPPED.get(str(name), Path(name))
+    from optimized.models.smollm2 import smollm2_folder
+
+    return smollm2_folder()
 
 
-def load(name: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def load(name: str | Path) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
     """Return an attached model in evaluation mode, and its tokenizer.
 
     Args:
@@ -33,6 +34,9 @@ def load(name: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     Raises:
         ValueError: there is no such model, it cannot be attached, or a package is missing.
     """
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
     folder = model_folder(name)
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -45,7 +49,7 @@ def load(name: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
         if "trust_remote_code" in str(error):
             reason = "it needs Python code of its own, which is never run"
         raise ValueError(
-            f"model must be `{'`, `'.join([*SHIPPED, NAME])}`, or a folder or an id of a causal "
-            f"language model, got {str(name)!r}: {reason}"
+            f"model must be `{'`, `'.join([*SHIPPED, PACKAGED])}`, or a folder or an id of a "
+            f"causal language model, got {str(name)!r}: {reason}"
         ) from error
     return attach(model.eval()), tokenizer
