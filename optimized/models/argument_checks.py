@@ -8,9 +8,11 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
+from optimized import HubSettings, Scored
 from reference.contract import checks
 from reference.contract.enforce import shown
 from reference.contract.types import Scope
+from reference.refinement import require_finite_scores
 
 TYPES = ("token_type_ids", "mm_token_type_ids")
 """Inputs that hold the type of each token."""
@@ -136,6 +138,22 @@ def scope_argument(
     if name not in (None, "head"):
         raise ValueError(f"scope must be 'head' for {compressor.__name__}, got {name!r}")
     return {}
+
+
+def require_refinable_scores(
+    compressor: Callable[..., Any], refinement: Any, scores: Sequence[Scored], valid: Tensor | None
+) -> None:
+    """Refuse scores that cannot be refined, before any layer is compressed."""
+    usual: Any = signature(compressor).parameters.get("refinement")
+    chosen = refinement or (usual.default if usual else HubSettings())
+    if chosen is None:
+        return
+    try:
+        for scored in scores:
+            require_finite_scores(scored, chosen, valid)
+    except ValueError as error:
+        helps = "`shift_scores`, or `scorer('knorm', model, shift=True)`"
+        raise ValueError(f"{error}; to shift scores below 0, use {helps}") from error
 
 
 def check_image_inputs(model: Any, ids: Tensor, looked: dict[str, Any], chunk: int | None) -> None:

@@ -140,7 +140,12 @@ def native_attention(own: str, module: nn.Module) -> Callable[..., Any]:
         from transformers.modeling_utils import AttentionInterface
 
         return AttentionInterface()[own]
-    return vars(sys.modules[type(module).__module__])["eager_attention_forward"]
+    eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
+    if eager is None:
+        raise ValueError(
+            "model must have an `eager_attention_forward` in the file of its attention, got none"
+        )
+    return eager
 
 
 def expand_or_store(own: Callable[..., Any], latent: Any, rotated: Any) -> tuple[Any, Any]:
@@ -203,6 +208,8 @@ def attend(
     for name in ("sliding_window", "position_bias", "cache"):
         if options.get(name) is not None:
             raise ValueError(f"{name} must be None, got {type(options[name]).__name__}")
+    if options.get("is_causal") is False:
+        raise ValueError("is_causal must be True, got False")
     if isinstance(attention_mask, UnsupportedMask):
         raise ValueError(
             "position_ids must continue in every row, got some that start again: sequences that "

@@ -304,9 +304,13 @@ class EvictionCache(AttendingCache):
         layers = self.whole_layers()
         checks.require_one_per_layer("scored", scored, len(layers))
         settings |= checks.scope_argument(compressor, scope, budgets)
-        valid = settings.setdefault("valid", self.valid)
-        if self.valid is not None and bool((valid & ~self.valid).any()):
+        if settings.get("valid") is None:
+            settings["valid"] = self.valid
+        elif self.valid is not None and bool((settings["valid"] & ~self.valid).any()):
             raise ValueError("valid must be False at the padding that was read, got True")
+        checks.require_refinable_scores(
+            compressor, settings.get("refinement"), scored, settings["valid"]
+        )
         if budgets is not None:
             checks.require_one_per_layer("budgets", budgets, len(layers))
         # A compressor evicts what the selection beside it does not keep.

@@ -158,6 +158,7 @@ class HexTransformersCache(AttendingCache):
         """
         whole = prompt.cache.whole_layers()
         checks.require_one_per_layer("scored", scored, len(whole))
+        checks.require_refinable_scores(compressor, how.get("refinement"), scored, None)
         cache = cls(prompt.cache, settings, kv)
         scope = dict.fromkeys(checks.scope_argument(compressor, None, None), "layer")
         layers = (layer for layer in cache.layers if isinstance(layer, HexLayer))

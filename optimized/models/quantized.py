@@ -246,6 +246,10 @@ class QuantizedEvictionLayer(AttendingLayer):
             layer.keys, layer.values = self.whole
         return layer.attend(query, valid, softmax)
 
+    def reset(self) -> None:
+        """Raise an error, since the cache could not read another prompt."""
+        raise NotImplementedError("a cache of codes cannot be emptied: make a new one")
+
 
 class QuantizedEvictionCache(AttendingCache):
     """A cache of the entries that eviction keeps, in the codes of HEX, KIVI or GEAR.

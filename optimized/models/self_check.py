@@ -178,6 +178,8 @@ class Run:
         ours = self.cache.layers[module.layer_idx]
         if not isinstance(ours, EvictionLayer):
             return
+        if "past_key_values" not in inputs:
+            raise ValueError("model must pass `past_key_values` to its attention by name")
         if isinstance(masks := inputs.get("attention_mask"), dict):
             raise ValueError(
                 "model must pass one mask to the attention of a layer, got one whose "

@@ -60,9 +60,9 @@ OF_TYPE: dict[str, dict] = {
     "got a torch.int64 tensor: pass ids after it, `compressed(model, 'kvzip+hubkv', ids, rat": dict(
         system=IDS, ratio=0.5
     ),
-    "dict: pass inputs after it, `compressed(model, 'kvzip+hubkv', **inputs, ratio=0.75)`": dict(
-        system=dict(input_ids=IDS), ratio=0.5
-    ),
+    (
+        "got dict: pass inputs after it, `compressed(model, 'kvzip+hubkv', **inputs, ratio=0.75)`"
+    ): dict(system=dict(input_ids=IDS), ratio=0.5),
     "a Scorer or a HexConfig, got LlamaForCausalLM: pass the model before it": dict(
         system=stock_model("llama"), ratio=0.5
     ),
@@ -104,9 +104,9 @@ OF_VALUE: dict[str, dict] = {
     "not empty, got str: `tokenizer(text, return_tensors='pt')` returns such": dict(
         SNAPKV, input_ids="Hello"
     ),
-    "BatchEncoding: unpack what a tokenizer returns, `compressed(model, system, **inputs)`": dict(
-        SNAPKV, input_ids=transformers.BatchEncoding(dict(input_ids=IDS))
-    ),
+    (
+        "got BatchEncoding: unpack what a tokenizer returns, `compressed(model, system, **inputs)`"
+    ): dict(SNAPKV, input_ids=transformers.BatchEncoding(dict(input_ids=IDS))),
     "(batch, tokens), not empty, got (2, 24), torch.bool": dict(SNAPKV, input_ids=IDS.bool()),
     "left of each row, got 0 after 1 at position 19: set `tokenizer.padding_side = 'left'`": dict(
         SNAPKV, attention_mask=prompts()[1].flip(-1)
@@ -136,18 +136,18 @@ OF_VALUE: dict[str, dict] = {
     "interval must be None for 'hex-4', got 4: codes are not compressed again": dict(
         system="hex-4", keep=8, interval=4
     ),
-    "none: train them with `optimized.models.fastkvzip_gates.learn_gates(model, prompts)`": dict(
-        system="fastkvzip", keep=8
-    ),
+    (
+        "got none: train them with `optimized.models.fastkvzip_gates.learn_gates(model, prompts)`"
+    ): dict(system="fastkvzip", keep=8),
     "chunk must be None for 'gear', got 8: the prompt is read in one call": dict(
         system="gear", chunk=8
     ),
     "vocabulary, 0 to 60, got 160: is the tokenizer this model's?": dict(
         system="full", input_ids=IDS + 100
     ),
-    "mask must be 1 at tokens, which each row has, and 0 at padding, got values of 0": dict(
-        system="full", attention_mask=torch.zeros(2, TOKENS).long()
-    ),
+    (
+        "attention_mask must be 1 at tokens, which each row has, and 0 at padding, got values of 0"
+    ): dict(system="full", attention_mask=torch.zeros(2, TOKENS).long()),
     "ids of kvzip's request must be in the model's vocabulary, 0 to 60, got 999": dict(
         system="kvzip", ratio=0.5, settings={"prompt": [1, 999]}
     ),
@@ -211,9 +211,9 @@ LATER: dict = {
     "attention_mask must have a flag for each of the 28 ids, got 5": dict(
         attention_mask=torch.ones(2, 5)
     ),
-    "mask must be 1 at the last token of each row, got 0: pad questions of different": dict(
-        attention_mask=torch.ones_like(MORE) - torch.eye(1, 28).flip(1).long()
-    ),
+    (
+        "attention_mask must be 1 at the last token of each row, got 0: pad questions of different"
+    ): dict(attention_mask=torch.ones_like(MORE) - torch.eye(1, 28).flip(1).long()),
     "output_attentions must be False over a cache of this package, got True: evicted": dict(
         output_attentions=True, return_dict_in_generate=True
     ),
