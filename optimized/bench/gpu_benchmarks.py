@@ -14,6 +14,7 @@ import json
 import platform
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -280,6 +281,8 @@ def main(words: list[str]) -> None:
     given = arguments(words)
     until = time.monotonic() + given.seconds
     device = torch.device("cpu" if given.dry_run else "cuda")
+    # the reasons of a backend that refuses; a row has the first of them
+    warnings.filterwarnings("ignore", module=r"optimized\.bench\.operations")
     file = given.json or (None if given.dry_run else MEASURED)
     record = Record(about(device, given.commit), file)
     if given.anew:
