@@ -5,11 +5,8 @@ Names select some: `python docs/figures.py discount hubkv_walk_discount`.
 Written to docs/figures/, which git ignores. Run it before the site is built, as the CI does.
 """
 
-import csv
 import json
 import sys
-from itertools import product
-from statistics import median
 
 import method_pictures  # noqa: F401  registers the pictures of the methods
 import observation_pictures  # noqa: F401  registers those of masks and measurements
@@ -130,62 +127,6 @@ def presses() -> dict[str, str]:
     return {"kvpress_counts": markdown(counts), "kvpress_numbers": markdown(rest)}
 
 
-PEERS = {
-    "snapkv": "SnapKV",
-    "knorm": "Knorm",
-    "expected_attention": "ExpectedAttention",
-    "streaming_llm": "StreamingLLM",
-    "kvzip+hubkv": "KVzip",
-    "snapkv@layer": "AdaKV",
-}
-"""For each system of ours, the most similar press of kvpress."""
-
-
-def costs() -> str:
-    """Return a table of docs/kvpress_costs.csv, with our worst row against kvpress first."""
-    rows = list(csv.DictReader((DOCS / "kvpress_costs.csv").read_text().splitlines()))
-    measures, lengths = ("step", "peak", "bytes"), sorted({row["tokens"] for row in rows}, key=int)
-
-    def middle(library: str, system: str, tokens: str, what: str) -> float | None:
-        """Return the median of the measurements, or None if there are none."""
-        place = [library, system, tokens]
-        some = [row for row in rows if [row["library"], row["system"], row["tokens"]] == place]
-        return median(float(row[what]) for row in some) if some else None
-
-    def shares(library: str, system: str, tokens: str) -> list[float | None]:
-        """Return the step time, the peak and the bytes relative to the stock cache."""
-        out = [middle(library, system, tokens, "ratio")]
-        for what in ("peak", "bytes"):
-            one, stock = (middle(library, name, tokens, what) for name in (system, "stock"))
-            out.append(one / stock if one and stock else None)
-        return [None if x is None else round(x, 2) for x in out]
-
-    found = []
-    for system, tokens in product({row["system"]: 0 for row in rows}, lengths):
-        if middle("kvspec", system, lengths[0], "step") is None or system == "stock":
-            continue
-        ours, peer = shares("kvspec", system, tokens), PEERS.get(system)
-        theirs = shares("kvpress", peer, tokens) if peer else [None] * 3
-        both = zip(measures, ours, theirs if peer else [1.0] * 3, strict=True)
-        over = {what: a / b for what, a, b in both if a and b}
-        pairs = zip(ours, theirs, strict=True)
-        cells = [[f"{x:.2f}" if x else "–" for x in (pair if peer else pair[:1])] for pair in pairs]
-        numbers = [" / ".join(cell) if {*cell} != {"–"} else "not measured" for cell in cells]
-        worse = ", ".join(what for what, factor in over.items() if factor > 1)
-        names = f"`{system}`", f"`{peer}Press`" if peer else "–"
-        found.append((max(over.values(), default=0), [*names, tokens, *numbers, worse or "–"]))
-    found.sort(key=lambda one: one[0], reverse=True)
-    head = ["kvspec", "kvpress", "tokens", *measures]
-    where = dict.fromkeys(f"{row['device']}, {row['versions']}, {row['date']}" for row in rows)
-    stock = [["`DynamicCache` in the environment of", "tokens", "step, ms", "peak, MB"]]
-    for library, tokens in product({row["library"]: 0 for row in rows}, lengths):
-        step, peak = (middle(library, "stock", tokens, what) for what in ("step", "peak"))
-        numbers = [f"{1e3 * step:.3g}" if step else "", f"{peak / 1e6:.0f}" if peak else ""]
-        stock.append([library, tokens, *(number or "not measured" for number in numbers)])
-    table = markdown([[*head, "worse in kvspec"], *(cells for _, cells in found)])
-    return f"{table}\n{'; '.join(where)}.\n\n{markdown(stock)}"
-
-
 def of_the_model() -> dict[str, str]:
     """Draw the papers' figures from the shipped model, as the command does by default.
 
@@ -211,7 +152,6 @@ def main() -> None:
     if sys.argv[1:]:
         return
     (FOLDER / "measured.txt").write_text(gpu_measurements_markdown())
-    (FOLDER / "kvpress_costs.txt").write_text(costs())
     draw_charts()
     for name, text in (of_the_model() | tables() | presses()).items():
         (FOLDER / f"{name}.txt").write_text(text)

@@ -1,8 +1,8 @@
 """Tables and charts of docs/results.md, from runs of `python -m optimized` on the shipped models.
 
 There is one run for each reading: docs/shipped/words/remedied.json and letter.json, as the command
-wrote them. facts.json beside them is written by docs/shipped_ablations.py. The model of bytes has
-the same files. What the pages say of them is typed there, and docs/test_shipped.py compares the
+wrote them; facts.json beside them is of a script of commit e5a2e29c. The model of bytes has the
+same files. What the pages say of them is typed there, and docs/test_shipped.py compares the
 numbers.
 """
 
@@ -44,17 +44,12 @@ def tables() -> dict[str, str]:
     found = {}
     for model in ("bytes", "words"):
         runs = {reading: read(model, reading) for reading in reversed(READINGS)}
-        first, parts = runs["remedied"], read(model, "facts")
+        first = runs["remedied"]
         made = {
             "evicted": evicted(first),
             "stored": stored(first),
             "chance": against_chance(first),
             "budgets": budgets(first),
-            "modes": modes(parts),
-            "facts": facts(parts, first),
-            "heads": heads(parts),
-            "tokens": tokens(parts),
-            "graph": graph(parts),
         } | {name: compared(runs, claim) for name, claim in CLAIMS.items()}
         for name, lines in made.items():
             found[f"{model}_{name}"] = re.sub(r"(?<=\d)%", " %", markdown(lines))
@@ -175,74 +170,6 @@ def ranking(run: Figures, budget: float, of: Callable[[Figures], list[float]]) -
     within = [row for row in rows if row["stored_percent"] <= budget + SLACK]
     spent = {row["system"]: row for row in sorted(within, key=lambda row: row["stored_percent"])}
     return sorted(spent.values(), key=lambda row: -mean(of(row)))
-
-
-def modes(measured: Figures) -> Iterator[list[str]]:
-    """Yield what each mode of HEX costs if the second half comes token by token.
-
-    A difference from appending is bold where its test is significant.
-    """
-    yield ["", "deviation of attention", "bits, against the full cache", "bits, against appending"]
-    for preset, rows in measured["modes"].items():
-        for mode, row in rows.items():
-            bits, against, moved = spread(row["bits"], "+.4f"), "", False
-            if change := row.get("against append"):
-                moved = change["p of deviation"] <= SURE
-                against = spread(change["bits"], "+.4f", change["p of bits"] <= SURE)
-            yield [f"{preset}, {mode}", spread(row["deviation"], ".1%", moved), bits, against]
-
-
-def facts(measured: Figures, run: Figures) -> Iterator[list[str]]:
-    """Yield the facts that each variant finds, and the differences from KVzip.
-
-    HubKV's own verdict is the run's, where the run has the ratio.
-    """
-    by_run = {str(one["ratio"]): one for one in run["verdicts"] if one["system"] == "kvzip+hubkv"}
-    ratios = measured["ratios"]
-    yield ["", *(f"{float(ratio):.0%} removed" for ratio in ratios)]
-    for name in next(iter(ratios.values())):
-        cells = []
-        for ratio, rows in ratios.items():
-            cells.append(f"{rows[name]['needles']:.1%}")
-            if (change := rows[name].get("against KVzip")) is not None:
-                sure = change["p of needles"] <= SURE
-                cells[-1] += ": " + spread(widen(change["needles"], hidden(run)), "+.1%", sure)
-            elif name == "HubKV":
-                cells[-1] += ": " + judged(by_run[ratio], hidden(run))[1]
-        yield [name, *cells]
-
-
-def heads(measured: Figures) -> Iterator[list[str]]:
-    """Yield how much of the facts the heads keep, at the ratio where HubKV differs most."""
-    yield ["", "bits per byte", "of values kept", "of heads with some, with all"]
-    for name, row in measured["ratios"]["0.95"].items():
-        yield [name, f"{row['bits_per_byte']:.3f}", f"{row['kept']:.1%}", f"{row['whole']:.1%}"]
-
-
-def tokens(measured: Figures) -> Iterator[list[str]]:
-    """Yield the facts that KVzip and HubKV find, by the number of tokens of their values."""
-    ratios = measured["ratios"]
-    sizes = next(iter(ratios.values()))["HubKV"]["by tokens"]
-    yield ["value of", "facts", *(f"{float(ratio):.0%} removed" for ratio in ratios)]
-    for size, one in sizes.items():
-        cells = []
-        for rows in ratios.values():
-            alone, refined = (rows[name]["by tokens"][size] for name in ("KVzip", "HubKV"))
-            _, low, high = widen(refined["against KVzip"], one["facts"])
-            shares = f"{alone['needles']:.1%} → {refined['needles']:.1%}"
-            cells.append(f"{shares} ({low:+.1%} … {high:+.1%})")
-        yield [f"{size} token{'s' if int(size) > 1 else ''}", str(one["facts"]), *cells]
-
-
-def graph(measured: Figures) -> Iterator[list[str]]:
-    """Yield the facts that GraphKV finds, with its own graph and with keys of other tokens."""
-    yield ["", "removed", "base", "GraphKV", "keys of other tokens", "the graph's own share"]
-    facts = measured["about"]["documents"] * measured["about"]["needles"]
-    for row in measured["graph"]:
-        cells = [f"{share:.1%}" for share in row["needles"]]
-        sure = row["p of graph against shuffled"] <= SURE
-        share = spread(widen(row["graph against shuffled"], facts), "+.1%", sure)
-        yield [row["base"], f"{row['ratio']:.0%}", *cells, share]
 
 
 def draw_charts() -> None:
