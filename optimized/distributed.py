@@ -1,18 +1,15 @@
 """HubKV refinement and selection with heads sharded over ranks, bit for bit as in one process.
 
 Each rank holds some heads of every layer, `[..., heads of the rank, tokens]`, in the order of the
-ranks in the group. A rank may hold none. Ranks exchange a few numbers per head and counts of
-digits, never a score. The number of exchanges depends on the dtype of the scores alone.
+ranks in the group. A rank may hold none. The scores and the mask of all heads are gathered, every
+rank computes what one process would, and returns its own heads.
 
 Every rank of the group makes the same call. A call that one rank refuses raises on all of them, so
 that no rank blocks.
 """
 
 from collections.abc import Callable
-from hashlib import blake2b
-from importlib import import_module
-from numbers import Real
-from typing import Any, NamedTuple, NoReturn
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -21,19 +18,8 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 import optimized
-from optimized import kernels, vector
-from optimized._dispatch import gpu_context
-from optimized.vector.hubkv.head_calibration import variation
-from optimized.vector.hubkv.refine import (
-    Content,
-    common_content_slice,
-    content_and_mask,
-    refine_by,
-    slabs,
-)
-from optimized.vector.retain import cut, sortable
-from reference.contract.enforce import compile_contract, plain, requires
-from reference.contract.preconditions import budget_fits_pools, scoped
+from reference.contract.enforce import compile_contract, requires, shown
+from reference.contract.preconditions import scoped
 from reference.contract.types import (
     Above0,
     FiniteAbove0,
@@ -48,17 +34,10 @@ from reference.contract.types import (
 )
 from reference.hubkv.head_calibration import bounded
 from reference.hubkv.refine import HubSettings
-from reference.precision import widen
-from reference.retain import kept_count, pooled, require_budget_covers_protected, unpooled
 
 __all__ = ["head_weights", "hubkv_refine", "retain"]
 
-DIGITS = {2: (8, 8), 4: (11, 11, 10), 8: (11, 11, 11, 11, 10, 10)}
-"""Bits of each digit of a key, by the bytes of the key; each digit takes one exchange of counts."""
-
 HUB = HubSettings()
-
-NO_HEAD, NO_STRETCH = -2, -1  # sentinels for the start of the common stretch of content
 
 
 @requires(bounded)
@@ -93,13 +72,8 @@ def head_weights(
         HubKV-9.
     """
     settings = dict(tau=tau, minimum=minimum, maximum=maximum)
-
-    def hold() -> None:
-        _hold_weights((selectivity,), settings)
-
-    ranks, _ = check_on_all(group, hold, "selectivity", selectivity, -1, settings)
-    everyone = ranks.gather(selectivity)
-    return vector.head_weights(everyone, tau, minimum, maximum)[..., ranks.mine]
+    sharded = dict(selectivity=selectivity)
+    return of_this_rank(group, optimized.head_weights, hold_weights, sharded, settings)
 
 
 @requires(bounded)
@@ -121,9 +95,6 @@ def hubkv_refine(
 
     $$z_{\ell,h,i} = \begin{cases} 1 & P_{\ell,h,i} = 1 \\
       (1 - \lambda)\, s_{\ell,h,i} + \lambda\, u_{\ell,h,i} & P_{\ell,h,i} = 0 \end{cases}$$
-
-    There are three exchanges: the number of heads of each rank, the selectivity of each head (on a
-    GPU four moments per block of tokens), and whether every rank succeeded.
 
     Args:
         scores: importance $s$ of the heads of this rank, on the last axis but one.
@@ -149,40 +120,12 @@ def hubkv_refine(
     Source:
         HubKV-9, HubKV-11, HubKV-12, HubKV-13.
     """
-    knobs = plain(HubSettings(radius, gamma, tau, minimum, maximum, power, epsilon))
-    ratio = plain(ratio, "ratio")
-    named = knobs._asdict()
-
-    def hold() -> tuple[int, int]:
-        _hold_refine((scores, ratio, protected), named)
-        if not scores.shape[:-1].numel():
-            return NO_HEAD, NO_HEAD
-        found = common_content_slice(protected, scores.shape[-1])
-        return (found.start, found.stop) if found else (NO_STRETCH, NO_STRETCH)
-
-    ranks, notes = check_on_all(group, hold, "scores", scores, -2, dict(ratio=ratio) | named)
-    scores = scores.contiguous()
-    if kernel := _kernel(scores, radius):
-        with gpu_context((scores,)):
-            return run_on_all(ranks.group, lambda: kernel(scores, ratio, protected, knobs, ranks))
-    stretches = {note for note in notes if note[0] != NO_HEAD}
-    start, stop = stretches.pop() if len(stretches) == 1 else (NO_STRETCH, NO_STRETCH)
-    stretch = None if start == NO_STRETCH else slice(start, stop)
-    if stretch is None and protected is None:
-        protected = torch.zeros_like(scores, dtype=torch.bool)
-    everyone = ranks.gather(_selectivity(scores, protected, stretch, epsilon, ranks))
-    weights = vector.head_weights(everyone, tau, minimum, maximum)
-    mine = (
-        weights[..., ranks.mine].flatten(0, -2) if weights.ndim > 1 else weights[None, ranks.mine]
-    )
-
-    def weigh(slab: slice, _: Content) -> Tensor:
-        return mine[slab]
-
-    def refine() -> Tensor:
-        return refine_by(weigh, scores, protected, stretch, float(ratio) ** power, radius, gamma)
-
-    return run_on_all(ranks.group, refine)
+    settings = dict(
+        ratio=ratio, radius=radius, gamma=gamma, tau=tau, minimum=minimum, maximum=maximum,
+        power=power, epsilon=epsilon,
+    )  # fmt: skip
+    sharded = dict(scores=scores, protected=protected)
+    return of_this_rank(group, optimized.hubkv_refine, hold_refine, sharded, settings)
 
 
 @requires(scoped)
@@ -198,10 +141,6 @@ def retain(
     r"""Return which entries of this rank are kept, with pools that span the heads of all ranks.
 
     $$S^* = \arg\max_{S \supseteq P,\; |S| = B} \sum_{i \in S} s_i$$
-
-    A radix selection finds a pool's last key: ranks add up their counts of each digit, then
-    exchange how many entries tie with it. Together with the number of heads of each rank, that is
-    4 exchanges for scores of half precision, 5 for float32, 8 for float64, and 1 in scope `"head"`.
 
     Args:
         scores: importance $s$ of the heads of this rank, laid out `[layers, ..., heads, tokens]`.
@@ -226,141 +165,73 @@ def retain(
     Reading:
         C1, C2, C6: as in `optimized.retain`.
     """
-    budget, kept_here = keep, None
-    if isinstance(keep, Tensor):
-        budget = None if scope == "head" else keep.tolist()
-
-    def hold() -> None:
-        nonlocal kept_here
-        _hold_retain((scores, protected), dict(keep=keep, ratio=ratio, scope=scope))
-        if scope == "head":
-            kept_here = optimized.retain(scores, protected, keep=keep, ratio=ratio)
-
-    same = dict(scope=scope, ratio=ratio, keep=budget)
-    ranks, _ = check_on_all(group, hold, "scores", scores, -2, same)
-    if kept_here is not None:
-        return kept_here
-    keys = pooled(sortable(scores), scope).contiguous()
-    shape, layers = keys.shape, scores.shape[0] if scope == "model" else 1
-    pool = layers * sum(ranks.heads) * scores.shape[-1]
-    budget_fits_pools(keep, ratio, pool, shape[:-1])
-    counted = keep if ratio is None else kept_count(pool, ratio)
-    budgets = torch.as_tensor(counted, device=scores.device).expand(shape[:-1])
-    aside = None if protected is None else pooled(protected, scope)
-    if aside is not None:
-        # no score has the largest key, since plus infinity and NaN are refused
-        keys = keys.masked_fill(aside, torch.iinfo(keys.dtype).max)
-    keys = keys.reshape(budgets.numel(), shape[-1])
-    shields = budgets.new_zeros(shape[:-1]) if aside is None else aside.sum(-1)
-    last, missing, shields = _last_keys(keys, budgets.flatten(), shields.flatten(), ranks.group)
-    require_budget_covers_protected(ratio, budgets, shields.view(budgets.shape))
-    keys = keys.view(len(keys), layers, shape[-1] // max(1, layers))
-    ties = ranks.stack((keys == last[:, None, None]).sum(-1)).movedim(0, -1)
-    before = (ties.flatten(1).cumsum(-1).view(ties.shape) - ties)[..., ranks.number]
-    quota = (missing[:, None] - before).clamp(min=0).flatten()
-    kept = torch.zeros_like(keys, dtype=torch.bool)
-    if keys.numel():
-        kept = cut(keys.flatten(0, 1), last.repeat_interleave(layers), quota)
-    return unpooled(kept, scores.shape, scope)
+    settings = dict(keep=keep, ratio=ratio, scope=scope)
+    sharded = dict(scores=scores, protected=protected)
+    if scope == "head" and isinstance(keep, Tensor):
+        sharded["keep"] = settings.pop("keep")
+    return of_this_rank(group, optimized.retain, hold_retain, sharded, settings)
 
 
-class Ranks(NamedTuple):
-    """A group, this rank's number in it, and how many heads each rank holds."""
-
-    group: ProcessGroup
-    number: int
-    heads: tuple[int, ...]
-
-    @property
-    def mine(self) -> slice:
-        """The indices of this rank's heads among those of all ranks."""
-        end = sum(self.heads[: self.number + 1])
-        return slice(end - self.heads[self.number], end)
-
-    def stack(self, x: Tensor) -> Tensor:
-        """Return the tensors of all ranks, which have one shape, stacked on a new first axis."""
-        return gather_tensors(x, self.group)
-
-    def gather(self, x: Tensor, axis: int = -1) -> Tensor:
-        """Return the tensors of all ranks joined along the axis of heads."""
-        x = x.movedim(axis, 0)
-        padded = x.new_zeros(max(self.heads), *x.shape[1:])
-        padded[: len(x)] = x
-        parts = [part[:held] for part, held in zip(self.stack(padded), self.heads, strict=True)]
-        return torch.cat(parts).movedim(0, axis).contiguous()
-
-
-def check_on_all(
+def of_this_rank(
     group: ProcessGroup | None,
-    hold: Callable[[], tuple[int, int] | None],
-    name: str,
-    tensor: Tensor,
-    axis: int,
-    same: dict[str, Any],
-) -> tuple[Ranks, list[tuple[int, int]]]:
-    """Check the call on all ranks; return the ranks and the result of `hold` on each of them.
+    function: Callable[..., Tensor],
+    hold: Callable[..., object],
+    sharded: dict[str, Tensor | None],
+    settings: dict[str, Any],
+) -> Tensor:
+    """Return this rank's heads of what a function returns for the heads of all ranks.
 
     Args:
         group: the ranks; by default all.
-        hold: a function that raises an error if the arguments of this rank are wrong.
-        name: the argument that is sharded.
-        tensor: its value.
-        axis: its axis of heads; the other axes, the dtype and the kind of device must be equal on
-            all ranks.
-        same: the arguments that must be equal on all ranks.
+        function: what is computed.
+        hold: raises an error if arguments of this rank are wrong.
+        sharded: arguments of which each rank has its heads, scores first: on the last axis of one
+            number a head, and on the last but one of the others.
+        settings: arguments that must be equal on all ranks.
     """
     if not dist.is_initialized() or dist.get_rank(group) < 0:
         raise ValueError(f"group must be an initialised group that this rank is in, got {group}")
-    group = group or dist.group.WORLD
+    group, error = group or dist.group.WORLD, None
     assert group is not None
-    note, heads, described, error = (0, 0), 0, {}, None
+    main, first = next(iter(sharded.items()))
     try:
-        note = hold() or note
-        shape = list(tensor.shape)
-        heads = shape.pop(axis) if len(shape) >= -axis else 1
-        described = {name: (shape, tensor.dtype, tensor.device.type), **same}
+        hold((), sharded | settings)
     except (TypeError, ValueError) as refusal:
         error = refusal
-    words = [digest(described.get(what)) for what in (name, *same)]
-    header = torch.tensor([error is not None, heads, *note, *words])
-    table = gather_tensors(header.to(exchange_device(group)), group).tolist()
-    if any(row[0] for row in table):
-        refuse(group, error)
-    for place, what in enumerate((name, *same), 4):
-        if len({row[place] for row in table}) > 1:
-            given = gather_objects(group, described[what])
-            other = next(rank for rank, row in enumerate(table) if row[place] != table[0][place])
-            but = ", heads apart" if what == name else ""
-            raise ValueError(
-                f"{what} must be alike on every rank{but}, "
-                f"got {given[0]} on rank 0 and {given[other]} on rank {other}"
-            )
-    ranks = Ranks(group, dist.get_rank(group), tuple(row[1] for row in table))
-    return ranks, [(row[2], row[3]) for row in table]
+    axes = {name: -1 if name in ("selectivity", "keep") else -2 for name in sharded}
+    described = {main: error is None and without_heads(first, axes[main])} | {
+        name: x.tolist() if isinstance(x, Tensor) else x for name, x in settings.items()
+    }
+    heads = 0 if error else first.shape[axes[main]]
+    ranks = gather_objects(group, (error, heads, described, sharded.get("protected") is not None))
+    for rank, (refusal, *_) in enumerate(ranks):
+        if refusal is not None:
+            raise error or type(refusal)(f"{refusal}, on rank {rank}")
+    for name, mine in ranks[0][2].items():
+        for rank, (_, _, theirs, _) in enumerate(ranks):
+            if theirs[name] != mine:
+                but = ", heads apart" if name == main else ""
+                raise ValueError(
+                    f"{name} must be alike on every rank{but}, got {shown(mine)} on rank 0 and "
+                    f"{shown(theirs[name])} on rank {rank}"
+                )
+    counts = [count for _, count, *_ in ranks]
+    if "protected" in sharded and sharded["protected"] is None and any(row[3] for row in ranks):
+        sharded["protected"] = torch.zeros_like(first, dtype=torch.bool)
+    whole = {
+        name: None if x is None else gather_heads(group, x, axes[name], counts)
+        for name, x in sharded.items()
+    }
+    found = function(**whole, **settings)
+    number = dist.get_rank(group)
+    return found.narrow(axes[main], sum(counts[:number]), counts[number]).contiguous()
 
 
-def run_on_all(group: ProcessGroup, work: Callable[[], Tensor]) -> Tensor:
-    """Return the result of `work` on this rank; raise on every rank if it fails on one."""
-    done, error = None, None
-    try:
-        done = work()
-    except (TypeError, ValueError) as refusal:
-        error = refusal
-    failed = torch.tensor([error is not None], dtype=torch.int32, device=exchange_device(group))
-    dist.all_reduce(failed, group=group)
-    if bool(failed):
-        refuse(group, error)
-    assert done is not None
-    return done
-
-
-def refuse(group: ProcessGroup, error: Exception | None) -> NoReturn:
-    """Raise the error of this rank, or else that of the first rank that has one."""
-    errors = gather_objects(group, error and (type(error), str(error)))
-    if error:
-        raise error
-    rank, (kind, text) = next((rank, what) for rank, what in enumerate(errors) if what)
-    raise kind(f"{text}, on rank {rank}")
+def without_heads(x: Tensor, axis: int) -> tuple[list[int], torch.dtype, str]:
+    """Return the shape of a tensor without its axis of heads, its dtype and its kind of device."""
+    shape = list(x.shape)
+    del shape[axis]
+    return shape, x.dtype, x.device.type
 
 
 def gather_objects(group: ProcessGroup, mine: Any) -> list[Any]:
@@ -370,83 +241,19 @@ def gather_objects(group: ProcessGroup, mine: Any) -> list[Any]:
     return found
 
 
-def gather_tensors(x: Tensor, group: ProcessGroup) -> Tensor:
-    """Return the tensors of all ranks, stacked on a new first axis."""
-    found = x.new_empty(dist.get_world_size(group), *x.shape)
-    dist.all_gather([*found], x.contiguous(), group=group)
-    return found
+def gather_heads(group: ProcessGroup, x: Tensor, axis: int, counts: list[int]) -> Tensor:
+    """Return the heads of all ranks, joined along their axis; each rank has so many."""
+    x = x.movedim(axis, 0)
+    padded = x.new_zeros(max(counts), *x.shape[1:])
+    padded[: len(x)] = x
+    bytes_ = padded.flatten().view(torch.uint8)  # whatever the dtypes of a backend
+    found = bytes_.new_empty(len(counts), len(bytes_))
+    dist.all_gather([*found], bytes_, group=group)
+    parts = found.view(x.dtype).view(len(counts), *padded.shape)
+    joined = torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
+    return joined.movedim(0, axis).contiguous()
 
 
-def exchange_device(group: ProcessGroup) -> torch.device:
-    """Return the device on which the group exchanges a few numbers: the CPU if it supports it."""
-    kinds = [pair.partition(":")[0] for pair in str(dist.get_backend_config(group)).split(",")]
-    return torch.device("cpu" if "cpu" in kinds else kinds[0])
-
-
-def digest(value: object) -> int:
-    """Return a hash that differs between different values; 1 and 1.0 have the same."""
-    plain = float(value) if isinstance(value, Real) else value
-    return int.from_bytes(blake2b(repr(plain).encode(), digest_size=8).digest(), signed=True)
-
-
-def _kernel(scores: Tensor, radius: int) -> Callable[..., Tensor] | None:
-    """Return the kernel path of a refinement over ranks, or None if the kernels do not fit."""
-    if not scores.is_cuda or not hasattr(kernels, "hubkv_refine"):
-        return None
-    home = import_module("optimized.kernels.hubkv.refine")
-    return home.refine_among if home.fits(scores, radius) else None
-
-
-def _selectivity(
-    scores: Tensor, protected: Tensor | None, stretch: slice | None, epsilon: float, ranks: Ranks
-) -> Tensor:
-    """Return the selectivity of each head of this rank."""
-    content = scores if stretch is None else scores[..., stretch]
-    found = widen(scores.new_zeros(scores.shape[:-1]))
-    if not content.numel():
-        return found
-    flat = found.view(-1, scores.shape[-2])
-    for slab, raw, aside in slabs(scores, protected, stretch):
-        rows = len(raw)
-        # PyTorch splits a sum with one result over threads, which rounds differently
-        if sum(ranks.heads) > 1 == raw[..., 0].numel():
-            raw = raw.repeat(2, 1, 1)
-            aside = None if aside is None else aside.repeat(2, 1, 1)
-        content, inside = content_and_mask(raw, aside)
-        flat[slab] = variation(content, epsilon, inside)[:rows]
-    return found
-
-
-def _last_keys(
-    keys: Tensor, budgets: Tensor, shields: Tensor, group: ProcessGroup
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return each pool's last kept key, how many of its ties are kept, and the sum of `shields`.
-
-    A row holds this rank's part of the keys of a pool; `shields` counts its protected entries.
-    """
-    pools, dtype, shift = len(keys), keys.dtype, 8 * keys.element_size()
-    pool = torch.arange(pools, device=keys.device)[:, None].expand(keys.shape)
-    found, missing, total = torch.zeros_like(budgets), budgets, shields
-    for step, bits in enumerate(DIGITS[keys.element_size()]):
-        bins, shift = 1 << bits, shift - bits
-        digit = (keys >> shift).long()
-        digit = digit + bins // 2 if step == 0 else digit & (bins - 1)  # the first has the sign bit
-        here = (pool * bins + digit).flatten()
-        counts = torch.bincount(here, minlength=pools * bins).view(pools, bins).flip(-1)
-        if step == 0:
-            counts = torch.cat([counts, shields[:, None]], -1)
-        dist.all_reduce(counts, group=group)
-        if step == 0:
-            counts, total = counts[:, :bins], counts[:, bins]
-        short = counts.cumsum(-1) < missing[:, None]
-        missing = missing - (counts * short).sum(-1)
-        last = bins - 1 - short.sum(-1)
-        found = last - bins // 2 if step == 0 else found << bits | last
-        alive = digit == last[pool]
-        keys, pool = keys[alive], pool[alive]
-    return found.to(dtype), missing, total
-
-
-_hold_weights, _hold_refine, _hold_retain = map(
-    compile_contract, (head_weights, hubkv_refine, retain)
+hold_weights, hold_refine, hold_retain = (
+    compile_contract(function) for function in (head_weights, hubkv_refine, retain)
 )

@@ -6,7 +6,6 @@ The factor of a score depends on its head and on whether it is a hub, so each he
 import math
 from ctypes import c_float
 from itertools import chain
-from typing import Any
 
 import torch
 import triton
@@ -17,7 +16,6 @@ from optimized import vector
 from optimized._dispatch import gradient_fallback
 from optimized.kernels._numerics import is_row_broadcast, padded, round_to_dtype, widened
 from optimized.kernels.hubkv.discount import RADII
-from reference.hubkv.refine import HubSettings
 
 BLOCK = 4096
 EACH = 16  # scores of a thread
@@ -267,62 +265,35 @@ def hubkv_refine(
     power: float,
     epsilon: float,
 ) -> Tensor:
-    knobs = HubSettings(radius, gamma, tau, minimum, maximum, power, epsilon)
-    if not fits(scores, radius):
+    if scores.dtype not in (torch.bfloat16, torch.float16, torch.float32) or radius > RADII:
+        # the kernels compute statistics of at most float32 scores
+        knobs = (radius, gamma, tau, minimum, maximum, power, epsilon)
         return vector.hubkv_refine(scores, ratio, protected, *knobs)
-    return refine_among(scores, ratio, protected, knobs)
-
-
-def fits(scores: Tensor, radius: int) -> bool:
-    """Whether the kernels support a call; they compute statistics of at most float32 scores."""
-    return scores.dtype in (torch.bfloat16, torch.float16, torch.float32) and radius <= RADII
-
-
-def refine_among(
-    scores: Tensor, ratio: float, protected: Tensor | None, knobs: HubSettings, ranks: Any = None
-) -> Tensor:
-    """Return the refined scores of these heads; with `ranks`, weights span the heads of all ranks.
-
-    The moments of a head do not depend on other heads. Every rank computes the weights from the
-    moments of all heads.
-    """
     scores = scores.contiguous()
     refined = torch.empty_like(scores)
-    if not (scores.numel() if ranks is None else scores.shape[:-2].numel() * scores.shape[-1]):
+    if not scores.numel():
         return refined
-    here, tokens = scores.shape[-2:]
-    rows = scores.numel() // tokens
+    heads, tokens = scores.shape[-2:]
+    rows, layers = scores.numel() // tokens, scores.shape[:-2].numel()
     blocks = triton.cdiv(tokens, BLOCK)
     mask, row = (scores, 0) if protected is None else shared(protected.view(torch.uint8))
     moments = scores.new_empty((rows, blocks, 4), dtype=torch.float32)
-    if rows:
-        moments_kernel[(rows * blocks,)](
-            scores, mask, moments, tokens, row,
-            HAS_PROTECTED=protected is not None, BLOCK=BLOCK,
-        )  # fmt: skip
-    heads, mine = here, slice(None)
-    if ranks is not None:
-        heads, mine = sum(ranks.heads), ranks.mine
-        moments = ranks.gather(moments.view(scores.shape[:-2].numel(), here, blocks, 4), 1)
-        if not heads:
-            return refined
-    layers = scores.shape[:-2].numel()
-    selectivity, weights = scores.new_empty((2, layers * heads), dtype=torch.float32)
+    moments_kernel[(rows * blocks,)](
+        scores, mask, moments, tokens, row, HAS_PROTECTED=protected is not None, BLOCK=BLOCK,
+    )  # fmt: skip
+    selectivity, weights = scores.new_empty((2, rows), dtype=torch.float32)
     factors = scores.new_empty((layers, heads, 2), dtype=torch.float32)
     several = triton.next_power_of_2(heads)
-    settings = (knobs.epsilon, knobs.tau, knobs.minimum, knobs.maximum)
-    settings += (float(ratio) ** knobs.power, knobs.gamma)
+    settings = (epsilon, tau, minimum, maximum, float(ratio) ** power, gamma)
     weights_kernel[(layers,)](
         moments, selectivity, weights, factors, heads, blocks, *chain(*map(split_float, settings)),
         HEADS=several, MOMENTS=max(1, MOMENTS // several),
     )  # fmt: skip
-    if rows:
-        factors = factors[:, mine].contiguous()
-        refine_kernel[(rows * blocks,)](
-            scores, mask, factors, refined, tokens, row, RADIUS=knobs.radius,
-            SHIELDED=protected is not None, BLOCK=BLOCK,
-            WIDTH=min(16 // scores.itemsize, BLOCK), EACH=min(EACH, BLOCK),
-        )  # fmt: skip
+    refine_kernel[(rows * blocks,)](
+        scores, mask, factors, refined, tokens, row, RADIUS=radius,
+        SHIELDED=protected is not None, BLOCK=BLOCK,
+        WIDTH=min(16 // scores.itemsize, BLOCK), EACH=min(EACH, BLOCK),
+    )  # fmt: skip
     return refined
 
 

@@ -1,8 +1,5 @@
 """HubKV from end to end, slab by slab."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
-
 import torch
 from torch import Tensor
 
@@ -17,7 +14,6 @@ from reference.precision import widen
 # Non-negative floats except minus zero order like the integers with the same bits, and integers
 # compare faster.
 BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
-Content = tuple[Tensor, Tensor | None]  # scores (0 where protected), mask (None: all ones)
 
 # Scores of a slab, which stay in the caches of the cores through all steps.
 SLAB = 2**19
@@ -42,51 +38,28 @@ def hubkv_refine(
     power: float,
     epsilon: float,
 ) -> Tensor:
-    def weigh(_: slice, content: Content) -> Tensor:
-        return head_weights(variation(content[0], epsilon, content[1]), tau, minimum, maximum)
-
-    stretch = common_content_slice(protected, scores.shape[-1])
-    return refine_by(weigh, scores, protected, stretch, float(ratio) ** power, radius, gamma)
-
-
-def refine_by(
-    weigh: Callable[[slice, Content], Tensor],
-    scores: Tensor,
-    protected: Tensor | None,
-    stretch: slice | None,
-    strength: float,
-    radius: int,
-    gamma: float,
-) -> Tensor:
-    """Refine with the head weights that `weigh` returns for each slab of layers."""
     refined = torch.empty_like(scores, memory_format=torch.contiguous_format)
-    target = refined
+    target, stretch = refined, common_content_slice(protected, scores.shape[-1])
     if stretch is not None:
         refined[..., : stretch.start] = 1
         refined[..., stretch.stop :] = 1
-        target = refined[..., stretch]
+        target, scores, protected = refined[..., stretch], scores[..., stretch], None
     if target.numel() == 0:
         return refined
-    target = target.view(-1, *target.shape[-2:])
-    for slab, raw, aside in slabs(scores, protected, stretch):
-        target[slab] = _refine(raw, aside, strength, radius, gamma, partial(weigh, slab))
-    return refined
-
-
-def slabs(
-    scores: Tensor, protected: Tensor | None, stretch: slice | None
-) -> Iterator[tuple[slice, Tensor, Tensor | None]]:
-    """Yield slabs of whole layers that fit into the CPU's caches, and their protected masks."""
-    if stretch is not None:
-        scores, protected = scores[..., stretch], None
-    rows = (-1, *scores.shape[-2:])
+    rows, strength = (-1, *scores.shape[-2:]), float(ratio) ** power
     size = max(1, SLAB // scores.shape[-2:].numel())
     if scores.is_cuda or torch.compiler.is_compiling():
         size = scores.numel()
-    scores = scores.reshape(rows)
-    for start in range(0, len(scores), size):
+    raw, target = scores.reshape(rows), target.view(rows)
+    masks = None if protected is None else protected.reshape(rows)
+    for start in range(0, len(raw), size):
         slab = slice(start, start + size)
-        yield slab, scores[slab], None if protected is None else protected.reshape(rows)[slab]
+        mask = None if masks is None else masks[slab]
+        content, inside = content_and_mask(raw[slab], mask)
+        weights = head_weights(variation(content, epsilon, inside), tau, minimum, maximum)
+        hubs = hubs_among(raw[slab], mask, radius) if radius else None
+        target[slab] = mixed(content, inside, hubs, weights.unsqueeze(-1), strength, gamma)
+    return refined
 
 
 def common_content_slice(protected: Tensor | None, tokens: int) -> slice | None:
@@ -103,7 +76,7 @@ def common_content_slice(protected: Tensor | None, tokens: int) -> slice | None:
     return slice(start, stop) if alike else None
 
 
-def content_and_mask(scores: Tensor, protected: Tensor | None) -> Content:
+def content_and_mask(scores: Tensor, protected: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """Return the scores for the head statistics, 0 where protected, and the mask of the others."""
     if protected is None:
         return widen(scores), None
@@ -111,29 +84,33 @@ def content_and_mask(scores: Tensor, protected: Tensor | None) -> Content:
     return widen(scores) * inside, inside
 
 
-def _refine(
-    scores: Tensor,
-    protected: Tensor | None,
-    strength: float,
-    radius: int,
-    gamma: float,
-    weigh: Callable[[Content], Tensor],
-) -> Tensor:
+def hubs_among(scores: Tensor, protected: Tensor | None, radius: int) -> Tensor:
+    """Return 1 at the hubs of unprotected tokens, else 0."""
     bits = BITS[scores.itemsize]
     keys = scores.view(bits)
     if not may_branch_on_values(keys) or keys.amin().item() < 0:
         keys = keys & torch.iinfo(bits).max
     if protected is not None:
         keys = keys | -protected.to(keys.dtype)  # below every score
-    content, inside = content_and_mask(scores, protected)
-    weights = weigh((content, inside)).unsqueeze(-1)
+    before, after = maxima_before_and_after(keys, radius, -1)
+    # PyTorch vectorises comparisons that write integers, not those that write booleans
+    hubs = torch.gt(keys, before, out=torch.empty_like(keys))
+    hubs &= torch.ge(keys, after, out=torch.empty_like(keys))
+    return hubs
+
+
+def mixed(
+    content: Tensor,
+    inside: Tensor | None,
+    hubs: Tensor | None,
+    weights: Tensor,
+    strength: float,
+    gamma: float,
+) -> Tensor:
+    """Return the refined scores, 1 at protected tokens; without `hubs` every token is one."""
     hub = (1 - strength) + strength * weights
-    other = (1 - strength) + strength * (weights * gamma)
-    if radius:
-        before, after = maxima_before_and_after(keys, radius, -1)
-        # PyTorch vectorises comparisons that write integers, not those that write booleans
-        hubs = torch.gt(keys, before, out=torch.empty_like(keys))
-        hubs &= torch.ge(keys, after, out=torch.empty_like(keys))
+    if hubs is not None:
+        other = (1 - strength) + strength * (weights * gamma)
         # other <= hub: the maximum picks one of the two, many times faster than torch.where
         hub = torch.maximum(hubs.to(content.dtype) * hub, other)
     refined = content * hub

@@ -11,7 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
-from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
@@ -23,24 +22,6 @@ MOST = 4
 TIMEOUT = 30
 FILE = Path(str(distributed.__file__))
 Calls = list[tuple[str, dict[str, Any]]]
-
-
-@contextmanager
-def counted() -> Iterator[list[int]]:
-    """Return a context that records the bytes of every tensor passed to a collective."""
-    sent: list[int] = []
-    reduce, gather = dist.all_reduce, dist.all_gather
-
-    def all_reduce(tensor: Tensor, **rest: Any) -> Any:
-        sent.append(tensor.nbytes)
-        return reduce(tensor, **rest)
-
-    def all_gather(into: list[Tensor], tensor: Tensor, **rest: Any) -> Any:
-        sent.append(tensor.nbytes)
-        return gather(into, tensor, **rest)
-
-    with patch.object(dist, "all_reduce", all_reduce), patch.object(dist, "all_gather", all_gather):
-        yield sent
 
 
 def mutated(old: str, new: str) -> ModuleType:
@@ -60,17 +41,14 @@ def serve(number: int, meeting: str, pipe: Any) -> None:
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=number, world_size=MOST)
     groups = {size: dist.new_group(range(size)) for size in range(1, MOST + 1)}
     while asked := pipe.recv_bytes():
-        size, mutant, threads, calls = pickle.loads(asked)
-        torch.set_num_threads(threads)
+        size, mutant, calls = pickle.loads(asked)
         module, answers = mutated(*mutant) if mutant else distributed, []
         for name, arguments in calls:
             group = groups[size] if number < size else dist.GroupMember.NON_GROUP_MEMBER
-            with counted() as sent:
-                try:
-                    answer = getattr(module, name)(**arguments, group=group)
-                except (TypeError, ValueError) as error:
-                    answer = error
-            answers.append((answer, sent))
+            try:
+                answers.append(getattr(module, name)(**arguments, group=group))
+            except (TypeError, ValueError) as error:
+                answers.append(error)
         pipe.send_bytes(pickle.dumps(answers))
     dist.destroy_process_group()
 
@@ -91,13 +69,11 @@ class World:
         for rank in self.ranks:
             rank.start()
 
-    def call(
-        self, calls: list[Calls], mutant: tuple[str, str] | None = None, threads: int = 1
-    ) -> list[list[tuple[Any, list[int]]]]:
-        """Return, for each rank, the result of each call and what it sent to other ranks."""
+    def call(self, calls: list[Calls], mutant: tuple[str, str] | None = None) -> list[list[Any]]:
+        """Return, for each rank, the result of each call."""
         for pipe, mine in zip(self.pipes, calls, strict=False):
             # by value: multiprocessing's own pickler shares a file for each tensor
-            pipe.send_bytes(pickle.dumps((len(calls), mutant, threads, mine)))
+            pipe.send_bytes(pickle.dumps((len(calls), mutant, mine)))
         answers = []
         for pipe in self.pipes[: len(calls)]:
             assert pipe.poll(TIMEOUT), "a rank waits for another"

@@ -1,8 +1,6 @@
 """With heads split over ranks, the kept set equals that of one process, bit for bit."""
 
-from importlib import import_module
 from itertools import product
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,7 +14,6 @@ DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 SHARDS = ((4, 4), (3, 5), (0, 8), (2, 2, 2, 2), (3, 0, 4, 1))
 SCOPES = ("head", "layer", "model")
 BUDGETED = dict(head=(3, 2, 8), layer=(3, 2), model=(2,))
-EXCHANGES = {torch.bfloat16: 4, torch.float16: 4, torch.float32: 5, torch.float64: 8}
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +44,8 @@ def masks(shape):
     return None, shared, last_differs, scattered(1, shape)
 
 
-def both(ranks, heads, calls, **how):
-    """Yield, for each call, the result of one process, that of all ranks, and what each sent."""
+def both(ranks, heads, calls, mutant=None):
+    """Yield, for each call, the result of one process and that of all ranks."""
     given = [[] for _ in heads]
     for name, arguments in calls:
         parts = {
@@ -60,13 +57,12 @@ def both(ranks, heads, calls, **how):
             parts["keep"] = sharded(arguments["keep"], heads, -1)
         for rank, mine in enumerate(given):
             mine.append((name, arguments | {key: part[rank] for key, part in parts.items()}))
-    answers = ranks.call(given, **how)
-    for i, (name, arguments) in enumerate(calls):
-        found = [answer[i][0] for answer in answers]
+    answers = ranks.call(given, mutant)
+    for (name, arguments), *found in zip(calls, *answers, strict=True):
         if wrong := next((part for part in found if isinstance(part, Exception)), None):
             raise wrong
         axis = -1 if name == "head_weights" else -2
-        yield getattr(kv, name)(**arguments), torch.cat(found, axis), [a[i][1] for a in answers]
+        yield getattr(kv, name)(**arguments), torch.cat(found, axis)
 
 
 def budgets(scores, protected, scope):
@@ -104,7 +100,7 @@ def refinements(dtype):
 @pytest.mark.parametrize("heads", SHARDS, ids=str)
 def test_ranks_keep_what_one_process_keeps(ranks, heads):
     calls = [call for dtype in DTYPES for call in selections(dtype)]
-    for alone, together, _ in both(ranks, heads, calls):
+    for alone, together in both(ranks, heads, calls):
         assert torch.equal(together, alone)
 
 
@@ -112,134 +108,48 @@ def test_scores_may_lie_in_any_order(ranks):
     """One rank holds one head, and tokens are the outermost axis in memory."""
     scores = scores_of(3, torch.float32).movedim(-1, 0).contiguous().movedim(0, -1)
     calls = [("retain", dict(scores=scores, scope=scope, ratio=0.5)) for scope in SCOPES]
-    for alone, together, _ in both(ranks, (1, 7), calls):
+    for alone, together in both(ranks, (1, 7), calls):
         assert torch.equal(together, alone)
 
 
 @pytest.mark.parametrize("heads", SHARDS, ids=str)
 def test_ranks_refine_to_the_bits_of_one_process(ranks, heads):
     calls = [call for dtype in DTYPES for call in refinements(dtype)]
-    for alone, together, _ in both(ranks, heads, calls):
+    for alone, together in both(ranks, heads, calls):
         assert_equal(together, alone)
-
-
-def test_a_rank_with_one_head_adds_up_in_the_order_of_many(ranks):
-    """The input is long enough that torch splits one sum over its threads."""
-    scores = scores_of(8, torch.float32, tokens=70_000)[:1, 0]
-    call = ("hubkv_refine", dict(scores=scores, ratio=0.9))
-    threads = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        for alone, together, _ in both(ranks, (1, 7), [call], threads=2):
-            assert_equal(together, alone)
-    finally:
-        torch.set_num_threads(threads)
 
 
 def test_equal_scores_over_ranks_go_by_layer_then_head_then_position(ranks):
     for keep in (1, 7, 13, 24):
         call = ("retain", dict(scores=torch.zeros(2, 4, 3), keep=keep, scope="model"))
-        for _, kept, _ in both(ranks, (1, 0, 2, 1), [call]):
+        for _, kept in both(ranks, (1, 0, 2, 1), [call]):
             assert kept.flatten().tolist() == [True] * keep + [False] * (24 - keep)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_exchanges_depend_on_nothing_but_the_dtype(ranks, dtype):
-    sent = []
-    for tokens in (8, 4096):
-        scores = scores_of(9, dtype, tokens)
-        calls = [
-            ("hubkv_refine", dict(scores=scores, ratio=0.5)),
-            *(("retain", dict(scores=scores, ratio=0.5, scope=scope)) for scope in SCOPES),
-        ]
-        found = [bytes_ for _, _, bytes_ in both(ranks, (3, 5), calls)]
-        assert [[len(rank) for rank in call] for call in found] == [
-            [3, 3], [1, 1], [EXCHANGES[dtype]] * 2, [EXCHANGES[dtype]] * 2,
-        ]  # fmt: skip
-        sent.append(found)
-    assert sent[0] == sent[1], "what is sent grows with the tokens"
-
-
-class Stopped(Exception):
-    """Raised where a rank would wait for others."""
-
-
-def test_kernels_among_ranks_refine_to_the_bits_of_one_launch():
-    pytest.importorskip("triton")
-    from spec_tests.kernels.interpreter import small_blocks
-
-    home = import_module("optimized.kernels.hubkv.refine")
-    scores = scores_of(10, torch.bfloat16, tokens=19)[:2, 0]
-    knobs = (2, 0.5, 0.5, 0.8, 1.2, 2.0, 1e-6)
-    heads, places = (3, 0, 5), (slice(0, 3), slice(3, 3), slice(3, 8))
-    for protected in masks(scores.shape)[1::2]:
-        assert protected is not None
-        moments = []
-
-        def stop(mine, _, moments=moments):
-            moments.append(mine)
-            raise Stopped
-
-        def gather(_, axis, moments=moments):
-            return torch.cat(moments, axis)
-
-        def refine(place, gather, protected=protected):
-            ranks = SimpleNamespace(heads=heads, mine=place, gather=gather)
-            part, mask = scores[:, place], protected[:, place]
-            return home.refine_among(part, 0.7, mask, kv.HubSettings(*knobs), ranks)
-
-        with small_blocks(8):
-            for place in places:
-                with pytest.raises(Stopped):
-                    refine(place, stop)
-            together = torch.cat([refine(place, gather) for place in places], -2)
-            assert_equal(together, home.hubkv_refine(scores, 0.7, protected, *knobs))
-
-
 MUTANTS = {
-    "ties go by rank before layer": (
-        "ties.flatten(1).cumsum(-1).view(ties.shape) - ties",
-        "ties.sum(1, True).expand_as(ties).cumsum(-1) - ties.sum(1, True) + ties.cumsum(1) - ties",
-    ),
-    "each rank fills up with ties of its own": (
-        "quota = (missing[:, None] - before)",
-        "quota = (missing[:, None] - before * 0)",
-    ),
-    "each rank finds a last key of its own": (
-        "dist.all_reduce(counts, group=group)",
-        "counts = counts.clone()",
-    ),
-    "minus signs are not seen": ("digit + bins // 2 if step == 0 else", "digit if step < 0 else"),
-    "protected entries compete": (
-        "keys = keys.masked_fill(aside, torch.iinfo(keys.dtype).max)",
-        "pass",
-    ),
     "heads of higher ranks come first": (
-        "zip(self.stack(padded), self.heads, strict=True)]",
-        "zip(self.stack(padded), self.heads, strict=True)][::-1]",
+        "zip(parts, counts, strict=True)])",
+        "zip(parts, counts, strict=True)][::-1])",
     ),
-    "heads are weighed among those of their rank": (
-        "everyone = ranks.gather(_selectivity(scores, protected, stretch, epsilon, ranks))",
-        "everyone = _selectivity(scores, protected, stretch, epsilon, ranks)"
-        ".repeat_interleave(8, -1)[..., :8]",
-    ),
-    "each rank finds a stretch of content of its own": (
-        "stretches = {note for note in notes if note[0] != NO_HEAD}",
-        "stretches = {notes[ranks.number]}",
-    ),
-    "a rank without heads has a say in the stretch": (
-        "return NO_HEAD, NO_HEAD",
-        "return NO_STRETCH, NO_STRETCH",
-    ),
+    "each rank returns the first heads": ("sum(counts[:number])", "0"),
 }
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_lie_is_found_out(ranks, mutant):
     calls = [*refinements(torch.float32), *selections(torch.float32)]
-    heads = (0, 8) if "without heads" in mutant else (3, 5)
-    found = both(ranks, heads, calls, mutant=MUTANTS[mutant])
-    assert any(not torch.equal(together, alone) for alone, together, _ in found)
+    found = both(ranks, (3, 5), calls, MUTANTS[mutant])
+    assert any(not torch.equal(together, alone) for alone, together in found)
+
+
+def test_a_rank_without_a_mask_protects_none_of_its_heads(ranks):
+    scores, mask = torch.rand(2, 4, 8), scattered(1, (2, 4, 8))
+    mask[:, :2] = False
+    first = dict(scores=scores[:, :2], ratio=0.5, scope="layer")
+    second = dict(scores=scores[:, 2:], ratio=0.5, scope="layer", protected=mask[:, 2:])
+    found = [answer for (answer,) in ranks.call([[("retain", first)], [("retain", second)]])]
+    alone = kv.retain(scores, mask, ratio=0.5, scope="layer")
+    assert torch.equal(torch.cat(found, -2), alone)
 
 
 GOOD = dict(
@@ -272,7 +182,7 @@ REFUSED = [
 )
 def test_what_one_rank_refuses_all_refuse(ranks, name, wrong, kind, says):
     calls = [[(name, GOOD[name])], [(name, GOOD[name] | wrong)]]
-    for ((error, _),) in ranks.call(calls):
+    for (error,) in ranks.call(calls):
         assert type(error) is kind
         with pytest.raises(kind, match=says):
             raise error
@@ -290,7 +200,7 @@ def test_what_one_rank_refuses_all_refuse(ranks, name, wrong, kind, says):
 )
 def test_a_budget_is_held_to_the_pool_of_all_ranks(ranks, budget, says):
     call = ("retain", dict(scores=torch.rand(2, 3, 8), scope="layer", **budget))
-    for ((error, _),) in ranks.call([[call], [call]]):
+    for (error,) in ranks.call([[call], [call]]):
         assert type(error) is ValueError
         with pytest.raises(ValueError, match=says):
             raise error
