@@ -31,8 +31,3 @@ def files(split: Split) -> dict[str, str]:
         for name, path in sorted(paths.items())
         if not SKIPPED & set(name.split("/")) and is_held_out(name) == (split == "heldout")
     }
-
-
-def joined(split: Split) -> str:
-    """Return the concatenated files of a split."""
-    return "\n\n".join(files(split).values())

@@ -1,15 +1,10 @@
-"""The tokenizer of a model, and the tokenized corpus."""
+"""The tokenizer of a shipped model, and the words that it has whole."""
 
-from array import array
-from collections.abc import Iterator
-from functools import cache, cached_property
 from pathlib import Path
-from random import Random
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from optimized.tiny import BEGIN, END, WORDS
-from optimized.tiny.corpus import Split, files, joined
 
 LISTED = WORDS / "words.txt"
 """The list of words that are one token of the model of words."""
@@ -43,39 +38,3 @@ class TokenizedCorpus:
     def ids(self, text: str) -> list[int]:
         """Return the tokens of a text, without special tokens."""
         return self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids
-
-    @cached_property
-    def sizes(self) -> list[int]:
-        """The number of bytes of each token: its characters in a byte-level vocabulary."""
-        pieces = self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
-        return [len(piece) for piece in pieces]
-
-    @cached_property
-    def breaks(self) -> set[int]:
-        """The tokens that end a line."""
-        (newline,) = self.tokenizer.convert_ids_to_tokens(self.ids("\n"))
-        pieces = self.tokenizer.get_vocab().items()
-        return {token for piece, token in pieces if piece.endswith(newline)}
-
-    @cache  # noqa: B019, there are two of these objects in a process
-    def split(self, split: Split) -> array:
-        """Return the tokens of a split."""
-        found = array("H")
-        lines = joined(split).splitlines(keepends=True)
-        for line in self.tokenizer(lines, add_special_tokens=False, verbose=False).input_ids:
-            found.extend(line)
-        return found
-
-    def passage(self, rng: Random, length: int, split: Split = "train") -> list[int]:
-        """Return `length` tokens of a split, from the start of a random line."""
-        text = self.split(split)
-        start = rng.randrange(len(text) - length - 10_000)
-        while text[start] not in self.breaks:
-            start += 1
-        return text[start + 1 : start + 1 + length].tolist()
-
-    def windows(self, split: Split, length: int) -> Iterator[list[int]]:
-        """Yield every file of a split in windows of `length` tokens, the last one shorter."""
-        for text in files(split).values():
-            tokens = self.ids(text)
-            yield from (tokens[start : start + length] for start in range(0, len(tokens), length))

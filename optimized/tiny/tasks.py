@@ -1,20 +1,8 @@
-"""The training tasks: plain text, facts with later questions, and repeated passages.
+"""Facts that a model can only know from its context, and the requests of KVzip."""
 
-A row is a list of pieces: tokens, and the weight of each in the loss. Answers weigh more than text
-because they are few, and the statement of a fact weighs less because it is random.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
-
-from optimized.tiny.corpus import Split
-from optimized.tiny.corpus_tokenizer import TokenizedCorpus
-
-Piece = tuple[Sequence[int], float]
-
-ANSWER = 4.0
-FACTS = 0.3
 
 REPEAT = "\n\nRepeat the previous context exactly.\n\n"
 CONTINUE = (
@@ -34,9 +22,9 @@ class Fact(NamedTuple):
         """Return the fact as a line."""
         return f"{self.key} = {self.value}\n"
 
-    def question(self, restated: bool = False) -> str:
-        """Return a text that the value continues: a question, or the beginning of the fact."""
-        return f"{self.key} = " if restated else f">>> {self.key}\n"
+    def question(self) -> str:
+        """Return the question that the value continues."""
+        return f">>> {self.key}\n"
 
     def answer(self) -> str:
         """Return the value and the end of its line."""
@@ -69,147 +57,3 @@ def facts(rng: Random, count: int, words: Sequence[str] = ()) -> list[Fact]:
             value = f"{rng.randrange(100_000):05}" if rng.random() < 0.5 else word(rng, 3)
         found[key] = Fact(key, value)
     return list(found.values())
-
-
-def question_and_answer(on: TokenizedCorpus, fact: Fact, rng: Random) -> list[Piece]:
-    """Return a question about a fact, in one of two forms, and its answer."""
-    return [
-        (on.ids(fact.question(rng.random() < 0.5)), FACTS),
-        (on.ids(fact.answer()), ANSWER),
-    ]
-
-
-def dense(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
-    """Return many small documents: a few facts between lines of text, and two questions on each."""
-    pieces: list[Piece] = []
-    most = min(10, 2 + length // 100)
-    while sum(len(text) for text, _ in pieces) < length:
-        known = facts(rng, rng.randint(2, most), on.words)
-        for fact in known:
-            if rng.random() < 0.4:
-                text = on.passage(rng, rng.randint(10, 40 + length // 10))
-                ends = [place for place, token in enumerate(text) if token in on.breaks]
-                pieces.append((text[: ends[-1] + 1] if ends else on.ids("\n"), 1.0))
-            pieces.append((on.ids(fact.stated()), FACTS))
-        for _ in range(2):
-            for fact in rng.sample(known, len(known)):
-                pieces += question_and_answer(on, fact, rng)
-        pieces.append((on.ids("\n"), 1.0))
-    return pieces
-
-
-def recall(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
-    """Return very small documents: only a few facts, and three questions on each."""
-    pieces: list[Piece] = []
-    while sum(len(text) for text, _ in pieces) < length:
-        known = facts(rng, rng.randint(2, 6), on.words)
-        pieces += [(on.ids(fact.stated()), FACTS) for fact in known]
-        for fact in rng.sample(known * 3, 3 * len(known)):
-            pieces += question_and_answer(on, fact, rng)
-        pieces.append((on.ids("\n"), 1.0))
-    return pieces
-
-
-def cycle(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
-    """Return a list of names, repeated in the same order."""
-    line = [on.ids(name(rng, on.words) + "\n") for _ in range(rng.randint(4, 20))]
-    size = sum(map(len, line))
-    again = [(each, 1.0) for each in line] * (length // size)
-    return [*((each, FACTS) for each in line), *again]
-
-
-def hidden(
-    on: TokenizedCorpus, rng: Random, known: list[Fact], length: int, split: Split = "train"
-) -> list[Piece]:
-    """Return `length` tokens of a split with facts between its lines, at random positions."""
-    lines = [on.ids(fact.stated()) for fact in known]
-    text = on.passage(rng, length - sum(map(len, lines)), split)
-    breaks = [0, *(place + 1 for place, token in enumerate(text) if token in on.breaks)]
-    places = sorted(rng.choice(breaks) for _ in known)
-    first, *ends = [*places, len(text)]
-    pieces: list[Piece] = [(text[:first], 1.0)]
-    for line, start, end in zip(lines, places, ends, strict=True):
-        pieces += [(line, FACTS), (text[start:end], 1.0)]
-    return pieces
-
-
-def with_questions(
-    on: TokenizedCorpus, rng: Random, known: list[Fact], pieces: list[Piece]
-) -> list[Piece]:
-    """Return the pieces of a text with questions on its facts appended."""
-    pieces.append((on.ids("\n"), 1.0))
-    for fact in rng.sample(known, len(known)):
-        pieces += question_and_answer(on, fact, rng)
-    return pieces
-
-
-def needles(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
-    """Return a few facts hidden in a long text, with questions at its end."""
-    known = facts(rng, rng.randint(1, 1 + length // 200), on.words)
-    return with_questions(on, rng, known, hidden(on, rng, known, length - 60 * len(known)))
-
-
-def haystack(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
-    """Return many facts hidden in a long text, with one question on each at its end."""
-    known = facts(rng, length // 80, on.words)
-    return with_questions(on, rng, known, hidden(on, rng, known, length - 20 * len(known)))
-
-
-def repeat(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
-    """Return a context, a request to repeat it, and the repeated context."""
-    size = rng.randint(length // 4, length * 3 // 4)
-    if rng.random() < 0.3:
-        made = (word(rng, rng.randint(1, 4)) for _ in range(size // 3 + 1))
-        context = on.ids(" ".join(made))[:size]
-        pieces: list[Piece] = [(context, FACTS)]
-    else:
-        pieces = hidden(on, rng, facts(rng, rng.randint(0, 1 + size // 300), on.words), size)
-        context = [token for text, _ in pieces for token in text]
-    if rng.random() < 0.5:
-        return [*pieces, (on.ids(REPEAT), 1.0), (context, 1.0)]
-    start = rng.randrange(size // 2)
-    before, after = CONTINUE
-    request = [*on.ids(before), *context[start : start + 8], *on.ids(after)]
-    return [*pieces, (request, 1.0), (context[start:], 1.0)]
-
-
-def copy(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
-    """Return text in which earlier passages are repeated without a request."""
-    text: list[int] = []
-    while len(text) < length:
-        text += on.passage(rng, rng.randint(40, length // 3))
-        size = rng.randint(30, length // 6)
-        start = rng.randrange(max(1, len(text) - size))
-        text += text[start : start + size]
-    return [(text, 1.0)]
-
-
-def plain(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
-    """Return plain text."""
-    return [(on.passage(rng, length), 1.0)]
-
-
-def words(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
-    """Return lines of random words, each line twice."""
-    pieces: list[Piece] = []
-    for _ in range(1 + length // 100):
-        made = (word(rng, rng.randint(1, 4)) for _ in range(rng.randint(4, length // 30)))
-        line = on.ids(" ".join(made) + "\n")
-        pieces += [(line, FACTS), (line, 1.0)]
-    return pieces
-
-
-Shares = dict[Callable[[TokenizedCorpus, Random, int], list[Piece]], int]
-
-STARTING: Shares = {recall: 5, cycle: 4, plain: 1}
-COPYING: Shares = {dense: 5, words: 2, repeat: 1, copy: 1}
-MIXED: Shares = {dense: 3, plain: 3, needles: 1, repeat: 1, copy: 1}
-FINDING: Shares = {haystack: 3, plain: 2, dense: 1, needles: 1, repeat: 1, copy: 1}
-"""Relative shares of the tasks in each phase of training: learning to look up tokens, learning to
-copy, copying among other text, and finding facts over long distances."""
-
-
-def draw_task_row(on: TokenizedCorpus, rng: Random, length: int, shares: Shares) -> list[Piece]:
-    """Return a row of about `length` tokens of a task that is drawn by its share."""
-    (kind,) = rng.choices(list(shares), list(shares.values()))
-    return kind(on, rng, length)
