@@ -25,7 +25,7 @@ from optimized.models.layer import count_full_attention_layers
 from optimized.models.load import load
 from optimized.models.scorers import SCORERS
 from optimized.models.systems import System
-from optimized.study import documents, evaluate, first_answer, reference_check, report, table
+from optimized.study import documents, evaluate, first_answer, report, table
 from optimized.study.compared_systems import systems_named
 from optimized.study.measurements import MeasurementSettings, trials
 from optimized.study.overrides import changed, read
@@ -178,10 +178,6 @@ def print_first_answer(given: argparse.Namespace, ready: Prepared) -> None:
 def measure(given: argparse.Namespace) -> "tuple[dict[str, Any], list[Picture]]":
     """Measure all systems of a run, and return the figures and the pictures."""
     chosen = changed(systems_named(given.systems), read(given.set or ()))
-    with threads(few=True):
-        for name in reference_check.disagreeing_functions():
-            said = f"optimized.{name} no longer computes reference.{name}"
-            print(f"python -m optimized: warning: {said}", file=sys.stderr)
     ready = prepare(given)
     model, texts, settings, _ = ready
     if settings.gates is None:

@@ -11,17 +11,8 @@ def command_model(tmp_path_factory):
 
 
 @pytest.fixture
-def checked_command(command_model, tmp_path):
+def command(command_model, tmp_path):
     """Return the command on that model."""
     from spec_tests.internal.study.command_runner import CommandRunner
 
     return CommandRunner(command_model, tmp_path)
-
-
-@pytest.fixture
-def command(checked_command, monkeypatch):
-    """Return the command without the check at its start, which takes longer than a small run."""
-    from optimized.study import reference_check
-
-    monkeypatch.setattr(reference_check, "disagreeing_functions", list)
-    return checked_command

@@ -21,8 +21,8 @@ main(sys.argv[1:])
 """
 
 
-def test_matplotlib_is_needed_for_pictures_alone(checked_command, tmp_path):
-    usual = checked_command.arguments("--systems", "full", "--out", str(tmp_path / "out"))
+def test_matplotlib_is_needed_for_pictures_alone(command, tmp_path):
+    usual = command.arguments("--systems", "full", "--out", str(tmp_path / "out"))
     runs = [
         subprocess.run(
             [sys.executable, "-c", WITHOUT, *usual, *options], cwd=ROOT, capture_output=True

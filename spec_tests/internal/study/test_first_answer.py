@@ -30,12 +30,7 @@ def test_the_run_begins_with_the_answers_of_four_caches(command, capsys):
     assert "another model may know the value and not answer it" in before  # its weights are random
 
 
-def test_a_system_that_the_model_does_not_take_is_refused_in_its_line(
-    tmp_path, capsys, monkeypatch
-):
-    from optimized.study import reference_check
-
-    monkeypatch.setattr(reference_check, "disagreeing_functions", list)
+def test_a_system_that_the_model_does_not_take_is_refused_in_its_line(tmp_path, capsys):
     command = CommandRunner(save_random_model(tmp_path / "model", head_dim=16), tmp_path)
     command.figures("--answer", "--systems", "full")
     (line,) = [x for x in capsys.readouterr().out.splitlines() if x.strip().startswith("HEX-4")]
