@@ -54,29 +54,30 @@ def measured() -> dict[str, Any]:
     import optimized
     from optimized.models.fastkvzip_gates import load_gates
     from optimized.models.layer import count_full_attention_layers
-    from optimized.study import command, first_answer
+    from optimized.models.load import load
+    from optimized.study import first_answer
     from optimized.study.compared_systems import systems_named
     from optimized.study.documents import Maker
     from optimized.study.evaluate import Batch
+    from optimized.study.forms import request
     from optimized.study.measurements import MeasurementSettings, Row, trials
     from optimized.study.stage_clock import Clock
     from optimized.tiny import WORDS
 
-    model, tokenizer = command.load(WORDS)
+    model, tokenizer = load(str(WORDS))
     gates = load_gates(WORDS, count_full_attention_layers(model.config), model.device)
-    settings = MeasurementSettings(
-        "remedied", 0, optimized, None, gates, command.request(tokenizer)
-    )
+    settings = MeasurementSettings("remedied", 0, optimized, None, gates, request(tokenizer))
     maker = Maker(first_answer.default_text(), tokenizer)
     read = first_answer.document(maker, first_answer.TOKENS)
-    fact = maker.ids(first_answer.FACT.stated())
+    line = f"{first_answer.WORDS.statements[0]}\n"
+    fact = maker.ids(line)
     first = next(
         at for at in range(len(read.context)) if read.context[at : at + len(fact)] == [*fact]
     )
     rows = [Row(trial) for trial in trials(systems_named(list(NAMES)), [first_answer.SHARE])]
     found = []
     with torch.inference_mode():
-        batch = Batch(model, [read], [row.trial for row in rows], settings)
+        batch = Batch(model, [read], [row.trial for row in rows], settings, tokenizer)
         for row in rows:
             system, kept = row.trial.system, None
             if system.evicts:
@@ -85,7 +86,8 @@ def measured() -> dict[str, Any]:
                 kept = [round(share, 3) for share in kept.tolist()]
             with batch.cache.undone():
                 batch.compress(row)
-                text = first_answer.greedy(batch.judge, tokenizer, read.questions[0].asked)
+                asked = read.questions[0].asked
+                text = batch.judge.greedy(asked, first_answer.ended, first_answer.LONGEST)
             one = {"system": system.name, "bytes": row.nbytes, "answer": text, "kept": kept}
             found.append(one)
     return {
@@ -93,8 +95,8 @@ def measured() -> dict[str, Any]:
         "text": first_answer.FILE,
         "removed": first_answer.SHARE,
         "tokens": len(read.context),
-        "line": first_answer.FACT.stated(),
-        "value": first_answer.FACT.value,
+        "line": line,
+        "value": first_answer.WORDS.answer.strip(),
         "fact": [first, first + len(fact)],
         "words": [tokenizer.decode([token]) for token in read.context],
         "rows": found,

@@ -5,8 +5,12 @@ import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from optimized.readings import READINGS
+
+if TYPE_CHECKING:
+    from optimized.study.results import Shard
 
 MODEL = "words"
 SYSTEMS = "default"
@@ -22,7 +26,8 @@ def parser() -> argparse.ArgumentParser:
         default=MODEL,
         help="`words`, `bytes`, `smollm2`, or the folder or id of another model",
     )
-    add("--text", type=Path, help="the text file to read; by default held-out text")
+    add("--text", help="`prose`, `code`, `noise` or a text file to hide tasks in")
+    add("--tasks", nargs="+", help="kinds of tasks, or a file of your own: FILE.jsonl")
     add("--systems", nargs="+", default=[SYSTEMS], help="names of systems, or `default`, or `all`")
     add(
         "--ratios",
@@ -33,10 +38,12 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--context", type=whole, default=1024, help="tokens of the longest documents")
     add("--documents", type=whole, default=18, help="number of documents; a third has each length")
-    add("--needles", type=natural, default=4, help="number of facts hidden in each document")
+    add("--needles", type=natural, default=4, help="number of tasks hidden in each document")
     add("--continuation", type=whole, default=128, help="tokens to predict after each document")
     add("--implementation", choices=("reference", "optimized"), default="optimized")
-    add("--device", default="cpu")
+    add("--device", default="cpu", help="such as cuda:1; `auto` takes a GPU if there is one")
+    add("--dtype", choices=("float32", "bfloat16", "float16"), help="by default the model's own")
+    add("--batch", type=positive, help="documents that are read at once")
     add("--seed", type=seed, default=0)
     add("--readings", choices=READINGS, default="remedied")
     add(
@@ -51,7 +58,9 @@ def parser() -> argparse.ArgumentParser:
         default=True,
         help="begin with the answers to one question",
     )
-    add("--out", type=Path, help="a new folder for the report")
+    add("--out", type=Path, help="a new folder for the report, or one of an unfinished run")
+    add("--minutes", type=positive, help="stop after the batch that ends after so many minutes")
+    add("--shard", type=shard, metavar="K/N", help="measure the K-th of N parts, then merge them")
     add("--json", type=Path, help="a new file to which figures.json is copied")
     add(
         "--pictures",
@@ -60,6 +69,16 @@ def parser() -> argparse.ArgumentParser:
         help="draw the papers' figures from this model",
     )
     add("--quiet", action="store_true", help="no progress")
+    return made
+
+
+def merge_parser() -> argparse.ArgumentParser:
+    """Return the parser of `python -m optimized merge`."""
+    made = argparse.ArgumentParser(
+        prog="python -m optimized merge", description="Join the parts of a run into one report."
+    )
+    made.add_argument("folders", nargs="+", type=Path, help="the folders of the parts")
+    made.add_argument("--out", type=Path, help="the folder of the report, by default the first")
     return made
 
 
@@ -77,6 +96,24 @@ def natural(text: str) -> int:
     if value < 0:
         raise argparse.ArgumentTypeError(f"must be at least 0, got {text}")
     return value
+
+
+def positive(text: str) -> int:
+    """Return the integer of at least 1 that a text holds."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
+    return value
+
+
+def shard(text: str) -> "Shard":
+    """Return the part of a run that a text K/N names."""
+    index, _, count = text.partition("/")
+    from optimized.study.results import Shard
+
+    if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
+        raise argparse.ArgumentTypeError(f"must be K/N with K from 1 to N, got {text}")
+    return Shard(int(index) - 1, int(count))
 
 
 def seed(text: str) -> int:
@@ -97,21 +134,23 @@ def whole(text: str) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parse the options and run the command; report a failure in one line."""
-    given = parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    merging = arguments[:1] == ["merge"]
+    given = (merge_parser() if merging else parser()).parse_args(arguments[merging:])
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # some encodings have no Greek letters
-    if sys.stderr.isatty() and not given.quiet:
+    if sys.stderr.isatty() and not merging and not given.quiet:
         print("loading torch and transformers", file=sys.stderr)
     try:
-        from optimized.study.command import run
+        from optimized.study.command import merge, run
 
-        if not run(given):
+        if not (merge(given.folders, given.out or given.folders[0]) if merging else run(given)):
             print("python -m optimized: every system was refused", file=sys.stderr)
             sys.exit(1)
     except (ImportError, ValueError) as refusal:
         refuse(str(refusal))
     except KeyboardInterrupt:
-        print("interrupted: nothing was written", file=sys.stderr)
+        print("interrupted: with the same options and --out the run goes on", file=sys.stderr)
         sys.exit(130)
 
 

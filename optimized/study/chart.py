@@ -110,9 +110,9 @@ def heat(row: dict[str, Any], lengths: Sequence[int], needles: int) -> str:
             hits = [
                 found[depth]
                 for found, length in zip(row["found_by_document"], lengths, strict=True)
-                if length == size
+                if length == size and depth < len(found)
             ]
-            share = sum(hits) / len(hits)
+            share = sum(hits) / max(1, len(hits))
             strong = " dark" if share > 0.55 else ""
             cells.append(f'<td class="hit{strong}" style="--share:{share:.3f}">{share:.0%}</td>')
         parts.append(f"<tr><th>{size}</th>{''.join(cells)}</tr>")

@@ -3,40 +3,48 @@
 import argparse
 import json
 import os
-import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain, count
+from math import inf
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import nn
 from transformers import PreTrainedModel
 
 import optimized
 import reference
+from optimized._atomic_files import write_atomically
+from optimized.models.argument_checks import require_known_name
 from optimized.models.fastkvzip_gates import FILE, load_gates
 from optimized.models.layer import count_full_attention_layers
 from optimized.models.load import load
 from optimized.models.scorers import SCORERS
 from optimized.models.systems import System
-from optimized.study import documents, evaluate, first_answer, report, table
+from optimized.study import first_answer, report, table
 from optimized.study.compared_systems import systems_named
-from optimized.study.measurements import MeasurementSettings, trials
+from optimized.study.documents import Document, Maker, lengths
+from optimized.study.evaluate import BATCH, add, batches, measured, weights
+from optimized.study.forms import form_of, request
+from optimized.study.haystacks import haystack
+from optimized.study.measurements import MeasurementSettings, Trial, trials
 from optimized.study.overrides import changed, read
+from optimized.study.own_data import own_documents
 from optimized.study.progress import Progress
-from optimized.study.record import record
-from optimized.tiny.tasks import CONTINUE, REPEAT
+from optimized.study.record import about_documents, record, versions
+from optimized.study.results import Results, Shard, merged, rows_of
+from optimized.study.tasks import FACT, KINDS
 
 if TYPE_CHECKING:  # what draws imports matplotlib, which may be missing
     from optimized.study.pictures import Picture
 
-OUT = "kvspec-report"
+OUT, FIGURES = "kvspec-report", "figures.json"
 SMALL = 20_000_000
 PICTURE = 7
 """Expected cost of a picture, in steps of the largest batch."""
@@ -48,6 +56,9 @@ def device(name: str) -> torch.device:
     Raises:
         ValueError: the device cannot be used.
     """
+    rank = os.environ.get("LOCAL_RANK", "0")
+    if name == "auto":
+        name = f"cuda:{rank}" if torch.cuda.is_available() else "cpu"
     try:
         chosen = torch.device(name)
         torch.ones(1, device=chosen).add(1).item()
@@ -67,62 +78,46 @@ def fits(model: PreTrainedModel, given: argparse.Namespace) -> None:
         )
 
 
-def report_folder(given: argparse.Namespace) -> Path:
-    """Return the folder of the report.
+def check_paths(given: argparse.Namespace, shared: bool) -> None:
+    """Refuse a path that is taken or cannot be written to.
 
-    Raises:
-        ValueError: a path given on the command line exists, or one cannot be written to.
+    Args:
+        given: the options.
+        shared: whether other processes use the same folder.
     """
+    if given.json is not None:
+        if os.path.lexists(given.json):
+            raise ValueError(f"--json must not exist, got {given.json}")
+        if not given.json.absolute().parent.is_dir():
+            raise ValueError(f"--json must be in a folder that exists, got {given.json}")
     out = given.out or Path(OUT)
-    for name, target in (("--json", given.json), ("--out", out)):
-        if target is None:
-            continue
-        if target in (given.json, given.out) and os.path.lexists(target):
-            raise ValueError(f"{name} must not exist, got {target}")
-        if not target.absolute().parent.is_dir():
-            raise ValueError(f"{name} must be in a folder that exists, got {target}")
-        with writing(name, target):
-            hidden_folder(target).rmdir()
-    if given.json is not None and given.json.absolute() == out.absolute():
-        raise ValueError(f"--json must not be the folder of the report, got {given.json}")
-    return out
-
-
-@contextmanager
-def writing(name: str, target: Path) -> Iterator[None]:
-    """Turn an error of writing into one that names the option and the path.
-
-    Raises:
-        ValueError: writing fails.
-    """
     try:
-        yield
+        parts = shared or any(out.glob("results-*.jsonl"))
+        if given.out is not None and ((out / FIGURES).exists() or (out.exists() and not parts)):
+            raise ValueError(f"--out must be new, or hold a run that is not finished, got {out}")
+        if not os.access(out if out.exists() else out.absolute().parent, os.W_OK):
+            raise OSError("no folder that can be written to")
     except OSError as error:
-        raise ValueError(f"{name} must be where one can write, got {target}: {error}") from error
+        raise ValueError(f"--out must be where one can write, got {out}: {error}") from error
 
 
-def hidden_folder(target: Path) -> Path:
-    """Return a new hidden folder beside the target, from which a rename to the target works."""
-    return Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
-
-
-def request(tokenizer: Any) -> Callable[[int, Tensor], list[int]]:
-    """Return a function that returns the ids of KVzip's request to repeat a chunk."""
-    before, after = CONTINUE
-
-    def asking(index: int, chunk: Tensor) -> list[int]:
-        first = tokenizer.decode(chunk[:8].tolist(), skip_special_tokens=True)
-        text = before + first + after if index else REPEAT
-        return tokenizer(text, add_special_tokens=False).input_ids
-
-    return asking
+def unused_folder(target: Path) -> Path:
+    """Return a new folder; where `target` exists, its name gets a suffix: `-2`, `-3`, and so on."""
+    others = (target.with_name(f"{target.name}-{number}") for number in count(2))
+    for name in chain((target,), others):
+        try:
+            name.mkdir()  # one of two runs fails
+        except FileExistsError:
+            continue
+        return name
+    raise AssertionError  # `others` is infinite
 
 
 class Prepared(NamedTuple):
     """The model of a run, the documents that it reads, the settings, and the tokenizer."""
 
     model: PreTrainedModel
-    documents: list[documents.Document]
+    documents: list[Document]
     settings: MeasurementSettings
     tokenizer: Any
 
@@ -143,11 +138,10 @@ def prepare(given: argparse.Namespace) -> Prepared:
         model, tokenizer = load(given.model, on)
     except ValueError as error:
         raise ValueError(f"--{error}") from error
+    if given.dtype:
+        nn.Module.to(model, dtype=getattr(torch, given.dtype))
     fits(model, given)
-    text = documents.held_out() if given.text is None else documents.load_text_file(given.text)
-    maker = documents.Maker(text, tokenizer)
-    lengths = documents.lengths(given.context)
-    made = maker.documents(given.seed, given.documents, lengths, given.continuation, given.needles)
+    made = make_documents(given, tokenizer)
     gates = load_gates(Path(str(model.name_or_path)), count_full_attention_layers(model.config), on)
     kv, other = {
         "optimized": (optimized, None),
@@ -157,59 +151,148 @@ def prepare(given: argparse.Namespace) -> Prepared:
     return Prepared(model, made, settings, tokenizer)
 
 
+def make_documents(given: argparse.Namespace, tokenizer: Any) -> list[Document]:
+    """Return the documents of a run: of a file of tasks, or made from a text."""
+    asked = given.tasks or []
+    if len(asked) == 1 and asked[0].endswith(".jsonl"):
+        return own_documents(Path(asked[0]), Maker("", tokenizer))
+    for name in asked:
+        require_known_name("--tasks", name, [*KINDS, FACT])
+    maker = Maker(haystack(text_name(given, tokenizer)), tokenizer)
+    return maker.documents(
+        given.seed,
+        given.documents,
+        lengths(given.context),
+        given.continuation,
+        given.needles,
+        asked,
+    )
+
+
+def text_name(given: argparse.Namespace, tokenizer: Any) -> str:
+    """Return the name of the text of a run: by default code for our models, prose for others."""
+    return given.text or ("code" if form_of(tokenizer).name == "ours" else "prose")
+
+
 def print_first_answer(given: argparse.Namespace, ready: Prepared) -> None:
     """Print what the model answers about one hidden fact, over the full cache and smaller ones."""
-    if given.text is None:
-        text, named = first_answer.default_text(), f"Python's {first_answer.FILE}"
+    text = given.text or text_name(given, ready.tokenizer)
+    if given.text is None and text == "code":
+        maker, text = Maker(first_answer.default_text(), ready.tokenizer), first_answer.FILE
+        named = f"Python's {text}"
     else:
-        text, named = documents.load_text_file(given.text), str(given.text)
-    maker = documents.Maker(text, ready.tokenizer)
+        maker = Maker(haystack(text), ready.tokenizer)
+        named = text if given.text else "Python's documentation"
     read = first_answer.document(maker, min(first_answer.TOKENS, given.context))
     found = first_answer.answers(ready.model, ready.tokenizer, read, ready.settings)
     print_lines(
         *first_answer.lines(
-            given.model, named, len(read.context), first_answer.fact_for(maker), found
+            given.model, named, len(read.context), first_answer.task_for(maker), found
         ),
-        f"One question is an anecdote. The table comes next, with means over {given.documents} "
-        "documents.\n",
+        f"One question is an anecdote. The table comes next, with means over "
+        f"{len(ready.documents)} documents.\n",
     )
 
 
-def measure(given: argparse.Namespace) -> "tuple[dict[str, Any], list[Picture]]":
-    """Measure all systems of a run, and return the figures and the pictures."""
+def about_run(
+    given: argparse.Namespace, ready: Prepared, numbered: dict[int, Any]
+) -> dict[str, Any]:
+    """Return what the files of results and the report say of a run."""
+    model = ready.model
+    command = {
+        name: value if isinstance(value, int | float | str | list | None) else str(value)
+        for name, value in vars(given).items()
+    }
+    return {
+        "command": command,
+        "versions": versions(),
+        "model": {
+            "name": given.model,
+            "architecture": model.config.model_type,
+            "parameters": sum(weight.numel() for weight in model.parameters()),
+            "dtype": str(model.dtype),
+            "cache": "torch.float16" if model.dtype.itemsize > 2 else str(model.dtype),
+            "gate": ready.settings.gates is not None,
+        },
+        "documents": about_documents(ready.documents, str(given.text)),
+        "batches": len(numbered),
+    }
+
+
+def chosen_trials(given: argparse.Namespace, gated: bool) -> list[Trial]:
+    """Return the trials of a run, without those that need gates if there are none."""
     chosen = changed(systems_named(given.systems), read(given.set or ()))
+    return trials(chosen if gated else without_gates(chosen), given.ratios)
+
+
+def measure(
+    given: argparse.Namespace, shard: Shard
+) -> "tuple[Path, dict[str, Any], list[Picture]]":
+    """Measure the batches of a process; return the folder, the figures and the pictures.
+
+    The figures are empty if other processes or a later call must measure what is left.
+    """
+    changed(systems_named(given.systems), read(given.set or ()))  # refuses wrong options early
     ready = prepare(given)
-    model, texts, settings, _ = ready
-    if settings.gates is None:
-        chosen = without_gates(chosen)
-    rows = trials(chosen, given.ratios)
-    weights = evaluate.weights(texts, rows)
+    model, texts, settings, tokenizer = ready
+    numbered = batches(texts, given.batch or (BATCH if model.num_parameters() < SMALL else 1))
+    about = about_run(given, ready, numbered)
+    plan = chosen_trials(given, settings.gates is not None)
+    out = given.out or unused_folder(Path(OUT))
+    out.mkdir(exist_ok=True)
+    results = Results(out, shard, about)
+    mine = {n: batch for n, batch in numbered.items() if n % shard.count == shard.index}
+    left = {n: batch for n, batch in mine.items() if n not in results.saved}
     drawing = import_module("optimized.study.pictures") if given.pictures else None
-    weights += [PICTURE * max(weights)] * len(drawing.PICTURES) if drawing else []
+    steps = weights(left, plan)
+    steps += [PICTURE * max(weights(mine, plan))] * len(drawing.PICTURES) if drawing else []
+    deadline = monotonic() + 60 * given.minutes if given.minutes else inf
     with threads(few=model.num_parameters() < SMALL):
-        if given.answer:
+        if given.answer and not results.saved and not shard.index:
             try:
                 print_first_answer(given, ready)
             except ValueError as reason:  # a text or a context may do for the table alone
                 print(f"python -m optimized: no question first: {reason}", file=sys.stderr)
-        with Progress(weights, given.quiet) as progress:
-            found = evaluate.evaluate(model, texts, rows, settings, progress.step)
-            if found[0].refused is not None:
-                raise ValueError(f"the full cache cannot be measured: {found[0].refused}")
+        with Progress(steps, given.quiet) as progress:
+            rows = rows_of(plan, results.saved)
+            for n, saved in measured(model, left, rows, settings, progress.step, tokenizer):
+                results.append(n, saved)
+                add(rows, saved)
+                if monotonic() > deadline:
+                    break
+            if len(results.saved) < len(numbered) and (
+                len(results.saved) < len(mine) or shard.count > 1
+            ):
+                return out, {}, []
+            figures = figures_of(plan, about, results.saved)
             shown = list(drawing.pictures(model, texts, settings, progress.step)) if drawing else []
-    command = {
-        name: str(value) if isinstance(value, Path) else value
-        for name, value in vars(given).items()
-    }
-    about = {
-        "name": given.model,
-        "architecture": model.config.model_type,
-        "parameters": sum(weight.numel() for weight in model.parameters()),
-        "dtype": str(model.dtype),
-        "cache": "torch.float16" if model.dtype.itemsize > 2 else str(model.dtype),
-        "gate": settings.gates is not None,
-    }
-    return record(found, texts, command, about, [one.figures for one in shown]), shown
+    figures["pictures"] = [picture.figures for picture in shown]
+    return out, figures, shown
+
+
+def figures_of(
+    plan: list[Trial], about: dict[str, Any], saved: dict[int, list[dict[str, Any]]]
+) -> dict[str, Any]:
+    """Return the figures of a run from the results of all its batches."""
+    rows = rows_of(plan, saved)
+    if rows[0].refused is not None:
+        raise ValueError(f"the full cache cannot be measured: {rows[0].refused}")
+    return record(rows, about)
+
+
+def merge(folders: list[Path], out: Path) -> bool:
+    """Write the report of a run whose parts are in several folders, or in one.
+
+    Raises:
+        ValueError: parts are missing or of different runs, or the report cannot be written.
+    """
+    about, saved = merged(folders)
+    given = argparse.Namespace(**about["command"])
+    figures = figures_of(chosen_trials(given, about["model"]["gate"]), about, saved)
+    if (out / FIGURES).exists():
+        raise ValueError(f"--out must hold no report, got {out}")
+    out.mkdir(exist_ok=True)
+    return finish(figures, [], out, None)
 
 
 @contextmanager
@@ -243,54 +326,23 @@ def without_gates(chosen: list[System]) -> list[System]:
     return left
 
 
-def rename_unused(source: Path, target: Path) -> Path:
-    """Rename a file or folder to an unused name, and return the name.
-
-    Where `target` exists, the name gets a suffix: `-2`, `-3`, and so on.
-    """
-    file = source.is_file()
-    stem, suffix = (target.stem, target.suffix) if file else (target.name, "")
-    others = (target.with_name(f"{stem}-{number}{suffix}") for number in count(2))
-    for name in chain((target,), others):
-        try:
-            name.touch(exist_ok=False) if file else name.mkdir()  # one of two runs fails
-        except FileExistsError:
-            continue
-        try:
-            os.replace(source, name)
-        except BaseException:
-            name.unlink() if file else name.rmdir()
-            raise
-        return name
-    raise AssertionError  # `others` is infinite
-
-
 def write(
-    figures: dict[str, Any], shown: "Sequence[Picture]", out: Path, json_file: Path | None
-) -> tuple[Path, Path | None]:
-    """Write the report and the figures, all or nothing, and return their paths.
+    figures: dict[str, Any], shown: "Sequence[Picture]", out: Path, copy: Path | None
+) -> None:
+    """Write the report and the figures into the folder of a run.
 
     Raises:
         ValueError: they cannot be written.
     """
     text = json.dumps(figures, indent=1, allow_nan=False) + "\n"
-    page = report.page(figures, shown)
-    with writing("--out", out), ExitStack() as hidden, ExitStack() as done:
-        folder = hidden_folder(out)
-        hidden.callback(shutil.rmtree, folder, ignore_errors=True)
-        (folder / "report.html").write_text(page, encoding="utf-8", errors="backslashreplace")
-        (folder / "figures.json").write_text(text, encoding="utf-8")
-        folder.chmod(0o755)
-        if json_file is not None:
-            with writing("--json", json_file):
-                copy = hidden_folder(json_file) / "figures.json"
-                hidden.callback(shutil.rmtree, copy.parent, ignore_errors=True)
-                copy.write_text(text, encoding="utf-8")
-                json_file = rename_unused(copy, json_file)
-                done.callback(json_file.unlink)
-        out = rename_unused(folder, out)
-        done.pop_all()
-    return out, json_file
+    page = report.page(figures, shown).encode(errors="backslashreplace")
+    try:
+        write_atomically(out / "report.html", page)
+        write_atomically(out / FIGURES, text)
+        if copy is not None:
+            write_atomically(copy, text)
+    except OSError as error:
+        raise ValueError(f"the report must be where one can write, got {out}: {error}") from error
 
 
 def print_lines(*lines: str) -> None:
@@ -309,17 +361,39 @@ def run(given: argparse.Namespace) -> bool:
     Raises:
         ValueError: an option cannot be satisfied, or the report cannot be written.
     """
-    out = report_folder(given)
-    figures, shown = measure(given)
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    shard = given.shard or Shard()
+    if ranks > 1:  # started by torchrun: each rank is a part
+        torch.distributed.init_process_group("gloo")
+        shard = Shard(torch.distributed.get_rank(), ranks)
+        given.out = given.out or Path(OUT)
+    check_paths(given, shard.count > 1)
+    out, figures, shown = measure(given, shard)
+    if ranks > 1:
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
+        return shard.index > 0 or merge([out], out)
+    if not figures:
+        print_lines(f"Results so far are in {out / shard.file}.", *how_to_go_on(given, out))
+        return True
+    return finish(figures, shown, out, given.json)
+
+
+def how_to_go_on(given: argparse.Namespace, out: Path) -> Iterator[str]:
+    """Yield what to type next where a process has not measured all of a run."""
+    if given.minutes:
+        yield f"The same command with --out {out} goes on."
+    if given.shard:
+        yield f"When all parts are done: python -m optimized merge {out}"
+
+
+def finish(
+    figures: dict[str, Any], shown: "Sequence[Picture]", out: Path, copy: Path | None
+) -> bool:
+    """Print the table and write the report; return whether any row was measured."""
     print_lines(*table.table(figures), *table.verdict_lines(figures))
-    try:
-        out, json_file = write(figures, shown, out, given.json)
-    except ValueError as error:
-        out, _ = write(figures, shown, Path(tempfile.gettempdir()) / OUT, None)
-        raise ValueError(f"{error}; the report is {out / 'report.html'} instead") from error
-    besides = f" and {json_file}" if json_file else ""
-    print_lines(
-        f"\nThe report is {out / 'report.html'}, the figures are {out / 'figures.json'}{besides}."
-    )
+    write(figures, shown, out, copy)
+    besides = f" and {copy}" if copy else ""
+    print_lines(f"\nThe report is {out / 'report.html'}, the figures are {out / FIGURES}{besides}.")
     refused = [row["refused"] is not None for row in figures["rows"][1:]]
     return not refused or not all(refused)

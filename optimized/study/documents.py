@@ -1,30 +1,37 @@
-"""The documents that a model reads: stretches of a text with hidden facts."""
+"""The documents that a model reads: stretches of a text with hidden tasks, or somebody's own."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise
-from math import ceil
-from pathlib import Path
+from math import ceil, gcd
 from random import Random
 from typing import NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
-from optimized.tiny.corpus import files
+from optimized.study.forms import form_of
+from optimized.study.haystacks import pieces
+from optimized.study.tasks import Task, draw
 from optimized.tiny.corpus_tokenizer import single_token_words
-from optimized.tiny.tasks import Fact, facts
 
-PIECE = 160
-"""Longer lines are cut at spaces, so that a fact can be inserted nearly anywhere."""
+SAMPLE = 20_000
+"""Characters of a text whose tokens are counted, to know how many documents it has room for."""
+SEEDS = 32
+"""Documents of one seed; more are those of the next seed."""
 
 
 class Question(NamedTuple):
-    """A question about a hidden fact."""
+    """A question about a document."""
 
+    kind: str
     asked: list[int]
+    """What the model reads after the context."""
     answer: list[int]
-    depth: float
-    """Position of the fact in the context, from 0 to 1."""
+    """The tokens that greedy decoding must give, where there is one right answer."""
+    depth: float = 0.0
+    """Position of what is asked for in the context, from 0 to 1."""
+    answers: tuple[str, ...] = ()
+    """All right answers, where generated text is compared with them by a metric of this kind."""
 
 
 class Document(NamedTuple):
@@ -35,46 +42,25 @@ class Document(NamedTuple):
     size: int
     """Bytes of the continuation after its first token."""
     questions: tuple[Question, ...]
-    lines: tuple[int, int]
+    lines: tuple[int, int] = (0, 0)
     """First and last piece of the text."""
-
-
-def held_out() -> str:
-    """Return text that the shipped models were not trained on, from Python's standard library."""
-    return "\n\n".join(files("heldout").values())
-
-
-def load_text_file(file: Path) -> str:
-    """Return the text of a file.
-
-    Raises:
-        ValueError: there is no such file, or it is not text.
-    """
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"--text must be a file of UTF-8 text, got {file}: {error}") from error
-
-
-def pieces(text: str) -> list[str]:
-    """Return the lines of a text, with long lines cut at spaces."""
-    found = []
-    for line in text.splitlines(keepends=True):
-        while len(line) > PIECE:
-            cut = line.rfind(" ", 1, PIECE) + 1 or PIECE
-            found.append(line[:cut])
-            line = line[cut:]
-        found.append(line)
-    return found
+    number: int = 0
+    """Its number among the documents of its seed."""
 
 
 class Maker:
     """A factory of documents from a text."""
 
     def __init__(self, text: str, tokenizer: PreTrainedTokenizerBase) -> None:
-        self.pieces, self.tokenizer = pieces(text), tokenizer
-        marked = tokenizer("a").input_ids[:1]
-        self.prefix: list[int] = marked if marked == [tokenizer.bos_token_id] else []
+        self.text, self.tokenizer, self.form = text, tokenizer, form_of(tokenizer)
+        self.prefix: list[int] = self.ids(self.form.head)
+        if self.form.name == "ours" and tokenizer("a").input_ids[0] == tokenizer.bos_token_id:
+            self.prefix = [int(str(tokenizer.bos_token_id))]
+
+    @cached_property
+    def pieces(self) -> list[str]:
+        """The lines of the text."""
+        return pieces(self.text)
 
     @cached_property
     def words(self) -> list[str]:
@@ -116,58 +102,80 @@ class Maker:
                 )
             start //= 2
 
-    def question(self, fact: Fact, depth: float) -> Question:
-        """Return the question about a fact; the answer is the tokens after the question's."""
-        question = "\n" + fact.question()
-        both = self.ids(question + fact.answer())
+    def question(self, task: Task, depth: float) -> Question:
+        """Return the question of a task; the answer is the tokens after the question's."""
+        asked = self.form.asked(task.question, task.beginning)
+        both = self.ids(asked + task.answer)
         # Some tokenizers join the space between the two to the answer.
-        pairs = enumerate(zip([*self.ids(question), None], both, strict=False))
-        same = next(place for place, (one, other) in pairs if one != other)
-        return Question(both[:same], both[same:], depth)
+        pairs = enumerate(zip([*self.ids(asked), None], both, strict=False))
+        same = next(index for index, (before, after) in pairs if before != after)
+        return Question(task.kind, both[:same], both[same:], depth)
 
     def document(
-        self, rng: Random, start: int, context: int, continuation: int, needles: int
+        self, rng: Random, start: int, context: int, continuation: int, kinds: Sequence[str]
     ) -> Document:
-        """Return a stretch of the text with one fact at a random place of each equal part.
+        """Return a stretch of the text with a statement at a random place of each equal part.
 
         Raises:
-            ValueError: the text is too short for the context, or the context for the facts.
+            ValueError: the text is too short for the context, or the context for the tasks.
         """
-        known = facts(rng, min(needles, context), self.words)  # more have no room
-        stated = [self.ids(fact.stated()) for fact in known]
-        body = context - len(self.prefix) - sum(map(len, stated)) * needles // max(1, len(known))
+        tasks = draw(rng, kinds, self.words)
+        owners = [index for index, task in enumerate(tasks) for _ in task.statements]
+        if len(owners) > len(tasks):
+            rng.shuffle(owners)
+        waiting = [iter(task.statements) for task in tasks]
+        stated = [self.ids(next(waiting[owner]) + "\n") for owner in owners]
+        body = context - len(self.prefix) - sum(map(len, stated))
         if body < 8:
             raise ValueError(
-                f"--context must leave room for {needles} facts in its shortest documents, of "
+                f"--context must leave room for {len(tasks)} tasks in its shortest documents, of "
                 f"{context} tokens: use at least {2 * (context - body + 8)}, or fewer --needles"
             )
         taken, start = self.stretch(start, body + continuation)
         flat = [token for piece in taken for token in piece]
-        found, questions, at = list(self.prefix), [], 0
-        for index, (fact, line) in enumerate(zip(known, stated, strict=True)):
-            wanted = (index + rng.random()) / needles * body
-            place = max(at, nearest_end(taken, wanted, body))
-            found += flat[at:place]
-            questions.append(self.question(fact, len(found) / context))
-            found, at = found + line, place
-        found += flat[at:body]
-        after = flat[body:]
+        found, depths, used = list(self.prefix), [0.0] * len(tasks), 0
+        for index, (owner, line) in enumerate(zip(owners, stated, strict=True)):
+            wanted = (index + rng.random()) / len(owners) * body
+            end = max(used, nearest_end(taken, wanted, body))
+            found += flat[used:end]
+            depths[owner] = len(found) / context
+            found, used = found + line, end
+        found += flat[used:body]
+        questions = tuple(map(self.question, tasks, depths))
         size = self.size(flat) - self.size(flat[: body + 1])
-        return Document(found, after, size, tuple(questions), (start, start + len(taken)))
+        return Document(found, flat[body:], size, questions, (start, start + len(taken)))
+
+    def room(self, length: int) -> int:
+        """Return about how many documents of a length the text has room for."""
+        sample = self.text[:SAMPLE]
+        rate = len(sample) / max(1, len(self.ids(sample)))
+        return max(1, int(len(self.text) / (1.1 * rate * length)))
 
     def documents(
-        self, seed: int, count: int, lengths: list[int], continuation: int, needles: int
+        self,
+        seed: int,
+        count: int,
+        lengths: Sequence[int],
+        continuation: int,
+        needles: int,
+        kinds: Sequence[str] = (),
     ) -> list[Document]:
-        """Return documents from all parts of the text, shortest first; a seed determines them.
+        """Return documents from all parts of the text, shortest first.
 
-        Lengths alternate, and the last length always occurs.
+        Each depends on the seed and its own number alone. The seeds use different parts of the
+        text until it has no more; lengths and kinds alternate.
         """
+        room, asked = self.room(max(lengths) + continuation), kinds or self.form.kinds
+        step = next(step for step in range(int(0.618 * room), room + 2) if gcd(step, room) == 1)
         made = []
         for index in range(count):
             rng = Random(f"documents {seed} {index}")
-            start = int((index + rng.random()) / count * len(self.pieces))
-            length = lengths[(index - count) % len(lengths)]
-            made.append(self.document(rng, start, length, continuation, needles))
+            start = (SEEDS * seed + index) * step % room / room
+            some = [asked[(index * needles + n) % len(asked)] for n in range(needles)]
+            length = lengths[-1 - index % len(lengths)]
+            first = int(start * len(self.pieces))
+            document = self.document(rng, first, length, continuation, some)
+            made.append(document._replace(number=index))
         return sorted(made, key=lambda document: len(document.context))
 
 

@@ -1,8 +1,10 @@
 """Measure every system on every document; a document is read once and compressed repeatedly."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from itertools import groupby
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,36 +33,59 @@ def evaluate(
     settings: MeasurementSettings,
     step: Callable[[str], None] = lambda _: None,
 ) -> list[Row]:
-    """Return the measurements of every trial on every document.
-
-    Args:
-        model: an attached model.
-        documents: the documents, those of one length adjacent.
-        rows: the trials.
-        settings: the reading, the seed, the implementation.
-        step: called with the name of a system after each of its measurements on a batch.
-
-    Returns:
-        A row for each trial; a row that is refused on any document holds the reason.
-    """
+    """Return the measurements of every trial on every document; see `measured`."""
     found = [Row(trial) for trial in rows]
-    place = 0
-    for batch in batches(documents):
-        with torch.inference_mode():
-            Batch(model, batch, rows, settings, place).measure(found, step)
-        place += len(batch)
+    for _, saved in measured(model, batches(documents), found, settings, step):
+        add(found, saved)
     return found
 
 
-def weights(documents: Sequence[Document], rows: Sequence[Trial]) -> list[float]:
-    """Return the tokens of the batch for each call of `step` by `evaluate`, in order."""
-    return [len(some) * len(some[0].context) for some in batches(documents) for _ in rows]
+def measured(
+    model: PreTrainedModel,
+    numbered: Mapping[int, Sequence[Document]],
+    rows: Sequence[Row],
+    settings: MeasurementSettings,
+    step: Callable[[str], None] = lambda _: None,
+    tokenizer: Any = None,
+) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    """Measure every trial on every batch.
+
+    Args:
+        model: an attached model.
+        numbered: batches of documents by number.
+        rows: a row for each trial; one that is refused so far is not measured.
+        settings: the reading, the seed, the implementation.
+        step: called with the name of a system after each of its measurements on a batch.
+        tokenizer: the model's, for questions whose answers are generated.
+
+    Yields:
+        The number of a batch and the saved row of each trial.
+    """
+    for number, batch in numbered.items():
+        new = [Row(row.trial, refused=row.refused) for row in rows]
+        with torch.inference_mode():
+            trials = [row.trial for row in rows]
+            Batch(model, batch, trials, settings, tokenizer).measure(new, step)
+        yield number, [row.saved() for row in new]
 
 
-def batches(documents: Sequence[Document]) -> list[list[Document]]:
-    """Return batches of documents of one length."""
-    alike = (list(some) for _, some in groupby(documents, lambda one: len(one.context)))
-    return [some[at : at + BATCH] for some in alike for at in range(0, len(some), BATCH)]
+def add(rows: Sequence[Row], saved: Sequence[dict[str, Any]]) -> None:
+    """Add the measurements of a batch to each row."""
+    for row, more in zip(rows, saved, strict=True):
+        row.add(more)
+
+
+def weights(numbered: Mapping[int, Sequence[Document]], rows: Sequence[Any]) -> list[float]:
+    """Return the tokens of the batch for each call of `step` by `measured`, in order."""
+    return [len(batch) * len(batch[0].context) for batch in numbered.values() for _ in rows]
+
+
+def batches(documents: Sequence[Document], size: int = BATCH) -> dict[int, list[Document]]:
+    """Return numbered batches of documents of one length, with as many questions each."""
+    alike = groupby(documents, lambda document: (len(document.context), len(document.questions)))
+    groups = [list(group) for _, group in alike]
+    split = [group[k : k + size] for group in groups for k in range(0, len(group), size)]
+    return dict(enumerate(split))
 
 
 class Batch:
@@ -72,11 +97,11 @@ class Batch:
         documents: Sequence[Document],
         rows: Sequence[Trial],
         settings: MeasurementSettings,
-        place: int = 0,
+        tokenizer: Any = None,
     ) -> None:
         self.device, self.settings = model.device, settings
         ids = torch.tensor([document.context for document in documents], device=model.device)
-        self.panel = PromptScorers(model, ids.shape[1], rows, settings, place)
+        self.panel = PromptScorers(model, ids.shape[1], rows, settings, documents[0].number)
         asking = any(compares_queries(row.system, settings.reading) for row in rows)
         self.prompt = prefill(model, ids, watch=self.panel.watchers(), keep_queries=asking)
         self.cache = self.prompt.cache
@@ -85,7 +110,7 @@ class Batch:
                 layer.keys, layer.values = map_both(Tensor.half, layer.keys, layer.values)
                 if isinstance(layer, WindowLayer):
                     layer.held = []  # the last token is not removed any more
-        self.judge = DocumentMetrics(model, self.prompt, documents)
+        self.judge = DocumentMetrics(model, self.prompt, documents, tokenizer)
 
     def measure(self, rows: Sequence[Row], step: Callable[[str], None]) -> None:
         """Measure every trial on this batch, and add the results to its row."""
@@ -113,7 +138,7 @@ class Batch:
             if self.settings.other is not None:
                 twin = self.kept(trial, self.settings.other, Clock(self.device))
                 row.differing += int((kept & ~twin).sum())
-            row.digest.update(kept.cpu().numpy().tobytes())
+            row.digests.append(sha256(kept.cpu().numpy().tobytes()).hexdigest())
             row.kept += int(kept.sum())
             with clock.at("selecting"):
                 self.cache.evict(list(kept), kv=kv)
@@ -139,6 +164,7 @@ class Batch:
         require_whole_groups(str(system.store), self.judge.model.config, kv)
         windows = [one for one in self.cache.layers if isinstance(one, WindowLayer)]
         nbytes = kv.stored_bytes([windows, self.cache.states])
+        digest = sha256()
         mass: list[Tensor | None] = [None] * len(self.cache.evictable())
         if system.scorer is not None:
             mass[:], clock.seconds["scoring"] = self.panel.mass(kv)
@@ -149,13 +175,14 @@ class Batch:
                 read = restore_tokens(system, held, reading, kv)
             nbytes += kv.stored_bytes(held)
             layer.keys, layer.values = read
-            row.digest.update(read[0].float().cpu().numpy().tobytes())
+            digest.update(read[0].float().cpu().numpy().tobytes())
+        row.digests.append(digest.hexdigest())
         return nbytes
 
     def ask(self, row: Row) -> None:
-        """Measure bits per byte, found needles and the deviation of attention."""
+        """Measure bits per byte, the answers and the deviation of attention."""
         row.bits += self.judge.bits()
-        row.found += self.judge.found()
+        row.found += self.judge.scores()
         moved, size = self.judge.deviations()
         row.deviation += moved.mean(1).tolist()
         row.relative += (moved.mean(1) / size.mean(1)).tolist()

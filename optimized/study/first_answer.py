@@ -10,14 +10,27 @@ from optimized.study.compared_systems import systems_named
 from optimized.study.documents import Document, Maker, nearest_end
 from optimized.study.evaluate import Batch
 from optimized.study.measurements import MeasurementSettings, Row, trials
-from optimized.study.metrics import DocumentMetrics
+from optimized.study.tasks import FACT, Task
 from optimized.tiny.corpus import files
-from optimized.tiny.tasks import Fact
 
-FACT = Fact("zip_token", "turtle_month")
+
+def fact(key: str, value: str) -> Task:
+    """Return a fact in the form of our small models."""
+    return Task(FACT, (f"{key} = {value}",), f">>> {key}", "", f"{value}\n")
+
+
+WORDS = fact("zip_token", "turtle_month")
 """The hidden fact, of words that most tokenizers have whole."""
-SYLLABLES = Fact("zipoka", "turime")
+SYLLABLES = fact("zipoka", "turime")
 """The hidden fact for tokenizers without whole words."""
+SENTENCE = Task(
+    "word",
+    ('The secret word of Paris is "turtle".',),
+    "What is the secret word of Paris?",
+    'The secret word of Paris is "',
+    "turtle",
+)
+"""The hidden fact for models that know sentences."""
 FILE = "timeit.py"
 """The file that is read by default, one that the shipped models were not trained on."""
 TOKENS = 800
@@ -50,9 +63,11 @@ def default_text() -> str:
     return files("heldout")[FILE]
 
 
-def fact_for(maker: Maker) -> Fact:
-    """Return the fact that a tokenizer is asked about."""
-    return FACT if maker.words else SYLLABLES
+def task_for(maker: Maker) -> Task:
+    """Return the task that a model is given."""
+    if maker.form.name != "ours":
+        return SENTENCE
+    return WORDS if maker.words else SYLLABLES
 
 
 def document(maker: Maker, tokens: int) -> Document:
@@ -61,8 +76,8 @@ def document(maker: Maker, tokens: int) -> Document:
     Raises:
         ValueError: the text is too short, or the number of tokens too small.
     """
-    fact = fact_for(maker)
-    line = maker.ids(fact.stated())
+    task = task_for(maker)
+    line = maker.ids(f"{task.statements[0]}\n")
     body = tokens - len(maker.prefix) - len(line)
     if body < LEAST:
         raise ValueError(f"it takes {tokens - body + LEAST} tokens to hide a fact, got {tokens}")
@@ -70,7 +85,7 @@ def document(maker: Maker, tokens: int) -> Document:
     flat = [token for piece in taken for token in piece]
     middle = nearest_end(taken, body / 2, body + 2)
     context = [*maker.prefix, *flat[:middle], *line, *flat[middle:body]]
-    question = maker.question(fact, middle / body)
+    question = maker.question(task, middle / body)
     return Document(context, flat[body:], 1, (question,), (first, first + len(taken)))
 
 
@@ -81,38 +96,34 @@ def answers(
     rows = [Row(trial) for trial in trials(systems_named(list(SYSTEMS)), [SHARE])]
     found = []
     with torch.inference_mode():
-        batch = Batch(model, [read], [row.trial for row in rows], settings._replace(other=None))
+        trials_of = [row.trial for row in rows]
+        batch = Batch(model, [read], trials_of, settings._replace(other=None), tokenizer)
         for row in rows:
             name, text = row.trial.system.name, ""
             try:
                 with batch.cache.undone():
                     batch.compress(row)
-                    text = greedy(batch.judge, tokenizer, read.questions[0].asked)
+                    text = batch.judge.greedy(read.questions[0].asked, ended, LONGEST)
+                    text = text.partition("\n")[0].partition('"')[0].strip()
             except ValueError as refusal:
                 row.refused = " ".join(str(refusal).split())
             found.append(Answer(name, text, row.nbytes, row.refused))
     return found
 
 
-def greedy(judge: DocumentMetrics, tokenizer: Any, asked: Sequence[int]) -> str:
-    """Return the first line of the greedy continuation of a question."""
-    said: list[int] = []
-    text = ""
-    while len(said) < LONGEST and "\n" not in text:
-        logits = judge.logits(torch.tensor([[*asked, *said]], device=judge.model.device))
-        said.append(int(logits[0, -1].argmax()))
-        text = tokenizer.decode(said)
-    return text.partition("\n")[0].strip()
+def ended(text: str) -> bool:
+    """Whether an answer is complete: at the end of its line, or of the quoted word."""
+    return "\n" in text or '"' in text
 
 
-def lines(model: str, text: str, tokens: int, fact: Fact, found: Sequence[Answer]) -> Iterator[str]:
+def lines(model: str, text: str, tokens: int, task: Task, found: Sequence[Answer]) -> Iterator[str]:
     """Yield the answers as prose.
 
     Args:
         model: the name of the model.
         text: the name of the text.
         tokens: length of the document.
-        fact: what is hidden in it.
+        task: what is hidden in it.
         found: the answers, that of the full cache first.
     """
     yield (
@@ -121,11 +132,11 @@ def lines(model: str, text: str, tokens: int, fact: Fact, found: Sequence[Answer
     )
     yield (
         f"The model {model!r} read {tokens} tokens of {text} with one line hidden in the middle:\n"
-        f"\n    {fact.stated()}"
+        f"\n    {task.statements[0]}\n"
     )
     yield (
         "Its cache was compressed, and only then was it asked for the value, by the line "
-        f"`>>> {fact.key}`.\nIt answers:\n"
+        f"`{task.question}`.\nIt answers:\n"
     )
     names, texts = list(SYSTEMS.values()), [shown(one) for one in found]
     wide, broad = max(map(len, names)), max(map(len, texts))
@@ -133,7 +144,7 @@ def lines(model: str, text: str, tokens: int, fact: Fact, found: Sequence[Answer
         size = "" if one.refused else f"{one.nbytes:>13,} bytes"
         yield f"    {name:<{wide}}   {text:<{broad}} {size}".rstrip()
     yield ""
-    if fact.value not in found[0].text:
+    if task.answer.strip() not in found[0].text:
         yield (
             "The full cache does not give the value either. The shipped models are trained to "
             "answer such a line;\nanother model may know the value and not answer it.\n"

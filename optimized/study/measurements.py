@@ -1,6 +1,5 @@
 """Trials and their measurements: one row for each system at each ratio."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -25,8 +24,10 @@ class Row:
     trial: Trial
     bits: list[float] = field(default_factory=list)
     """Bits per byte of the continuation."""
-    found: list[list[bool]] = field(default_factory=list)
-    """Which facts were found."""
+    found: list[list[float]] = field(default_factory=list)
+    """The score of each answer, from 0 to 1."""
+    counted: list[list[bool]] | None = None
+    """Which answers count: those to tasks that the full cache solves. None: all of them."""
     deviation: list[float] = field(default_factory=list)
     """Distance of attention outputs from the full cache's: mean over layers, heads and queries."""
     relative: list[float] = field(default_factory=list)
@@ -37,10 +38,29 @@ class Row:
     entries: int = 0
     differing: int = 0
     """Number of entries that one implementation keeps and the other does not."""
-    digest: Any = field(default_factory=hashlib.sha256)
-    """Hash of the masks of kept entries, or of the restored keys."""
+    digests: list[str] = field(default_factory=list)
+    """For each batch, the hash of the masks of kept entries, or of the restored keys."""
     seconds: dict[str, float] = field(default_factory=dict)
     refused: str | None = None
+
+    def saved(self) -> dict[str, Any]:
+        """Return the measurements, in a form that JSON holds exactly."""
+        return {
+            name: value for name, value in vars(self).items() if name not in ("trial", "counted")
+        }
+
+    def add(self, saved: dict[str, Any]) -> None:
+        """Add the measurements of more documents."""
+        for name, value in saved.items():
+            if name == "seconds":
+                self.seconds = {
+                    stage: self.seconds.get(stage, 0.0) + value.get(stage, 0.0)
+                    for stage in {**self.seconds, **value}
+                }
+            elif name == "refused":
+                self.refused = self.refused or value
+            else:
+                setattr(self, name, getattr(self, name) + value)
 
 
 class MeasurementSettings(NamedTuple):

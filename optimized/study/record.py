@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Sequence
+from hashlib import sha256
 from importlib import metadata
 from math import isfinite
 from typing import Any
@@ -11,9 +12,11 @@ from optimized.study.documents import Document, have_overlap
 from optimized.study.measurements import Row
 from optimized.study.significance import differences, fewest, interval, needle_shares, verdicts
 
-SCHEMA = 5
-LEAST = 0.1
-"""Smallest share of needles found by the full cache for which needles are compared."""
+SCHEMA = 6
+LEAST = 0.8
+"""Smallest share of tasks of a kind that the full cache must solve, if the kind is to count."""
+OWN_LEAST = 0.1
+"""The same for the mean score of somebody's own questions."""
 STAGES = ("scoring", "selecting")
 PACKAGES = ("kvspec", "torch", "numpy", "scipy", "transformers", "safetensors", "tokenizers")
 
@@ -40,15 +43,29 @@ def plain(value: Any) -> Any:
     return value if finite or isinstance(value, int | str | None) else str(value)
 
 
-def needles_unusable_reason(full: Row) -> str | None:
-    """Return why needles are not compared, or None if they are."""
-    found = mean(needle_shares(full))
-    if found is None:
+def solved_kinds(scores: dict[str, float], least: float) -> dict[str, float]:
+    """Return the kinds of tasks that the full cache solves well enough, with its mean scores."""
+    return {kind: score for kind, score in scores.items() if score >= least}
+
+
+def shares(row: Row, kinds: Sequence[Sequence[str]]) -> dict[str, float]:
+    """Return the mean score of a row on each kind of task."""
+    scores: dict[str, list[float]] = {}
+    for named, found in zip(kinds, row.found, strict=True):
+        for kind, score in zip(named, found, strict=True):
+            scores.setdefault(kind, []).append(score)
+    return {kind: sum(some) / len(some) for kind, some in scores.items()}
+
+
+def needles_unusable_reason(all_kinds: dict[str, float], least: float) -> str | None:
+    """Return why answers are not compared, or None if they are."""
+    if not all_kinds:
         return "No needles were hidden."
-    if found < LEAST:
+    if max(all_kinds.values()) < least:
+        told = ", ".join(f"{kind} {share:.1%}" for kind, share in all_kinds.items())
         return (
-            f"With the full cache the model answers {found:.1%} of the questions, less than a "
-            "tenth: they are written as in Python, cannot compare systems here, and are left out."
+            f"With the full cache the model answers too few questions ({told}; it takes "
+            f"{least:.0%}): they cannot compare systems here, and are left out."
         )
     return None
 
@@ -71,14 +88,15 @@ def figures(row: Row, full: Row, reading: str, compared: bool, seed: int) -> dic
         return named
     change = differences(row.bits, full.bits)
     lost = differences(needle_shares(row), needle_shares(full))
+    share = mean(needle_shares(row))
     return named | {
         "kept_percent": 100 * row.kept / row.entries,
         "stored_percent": 100 * row.nbytes / full.nbytes,
         "stored_bytes": row.nbytes,
         "bits_per_byte": mean(row.bits),
         "bits_change": mean(change),
-        "bits_change_interval": interval(change, seed)[1:],
-        "needle_accuracy": mean(needle_shares(row)),
+        "bits_change_interval": interval(change, seed)[1:] if change else None,
+        "needle_accuracy": share,
         "needle_change": mean(lost),
         "needle_change_interval": interval(lost, seed)[1:] if lost else None,
         "deviation_mean": mean(row.deviation),
@@ -86,40 +104,52 @@ def figures(row: Row, full: Row, reading: str, compared: bool, seed: int) -> dic
         "deviation_worst": max(row.worst),
         "seconds": {stage: row.seconds.get(stage, 0.0) for stage in STAGES},
         "entries_differing": row.differing if compared and system.evicts else None,
-        "digest": row.digest.hexdigest(),
+        "digest": sha256("".join(row.digests).encode()).hexdigest(),
         "bits_by_document": row.bits,
         "found_by_document": row.found,
     }
 
 
-def record(
-    rows: Sequence[Row],
-    documents: Sequence[Document],
-    command: dict[str, Any],
-    model: dict[str, Any],
-    pictures: Sequence[dict[str, Any]],
-) -> dict[str, Any]:
-    """Return the full record of a run."""
-    full = rows[0]
+def about_documents(documents: Sequence[Document], text: str) -> dict[str, Any]:
+    """Return what the record says of the documents."""
+    return {
+        "lengths": [len(document.context) for document in documents],
+        "continuation": len(documents[0].continuation),
+        "depths": [[one.depth for one in document.questions] for document in documents],
+        "kinds": [[one.kind for one in document.questions] for document in documents],
+        "own": any(one.answers for document in documents for one in document.questions),
+        "overlapping": text != "noise" and have_overlap(list(documents)),
+    }
+
+
+def record(rows: Sequence[Row], about: dict[str, Any]) -> dict[str, Any]:
+    """Return the full record of a run.
+
+    Args:
+        rows: the rows, that of the full cache first.
+        about: the command, the model, the documents and the versions.
+    """
+    full, command, documents = rows[0], about["command"], about["documents"]
     reading, seed = command["readings"], command["seed"]
-    compared = command["implementation"] == "reference"
-    without = needles_unusable_reason(full)
+    least = OWN_LEAST if documents["own"] else LEAST
+    all_kinds = shares(full, documents["kinds"])
+    solved = solved_kinds(all_kinds, least)
+    without = needles_unusable_reason(all_kinds, least)
+    if without is None:
+        for row in rows:
+            row.counted = [[kind in solved for kind in kinds] for kinds in documents["kinds"]]
     judged = verdicts(rows, lambda row: 100 * row.nbytes / full.nbytes, seed, without is None)
     tests = sum(len(one.p) for one in judged)
+    compared = command["implementation"] == "reference"
     return {
         "schema": SCHEMA,
-        "command": command,
-        "versions": versions(),
-        "model": model,
-        "documents": {
-            "lengths": [len(document.context) for document in documents],
-            "continuation": len(documents[0].continuation),
-            "depths": [[one.depth for one in document.questions] for document in documents],
-            "overlapping": have_overlap(list(documents)),
-        },
+        **{name: about[name] for name in ("command", "versions", "model", "documents")},
         "no_needles": without,
+        "kinds": {
+            kind: {"full": share, "counts": kind in solved} for kind, share in all_kinds.items()
+        },
         "rows": [figures(row, full, reading, compared, seed) for row in rows],
         "tests": {"count": tests, "documents": fewest(tests)} if tests else None,
         "verdicts": [{**one._asdict(), "words": one.words} for one in judged],
-        "pictures": list(pictures),
+        "pictures": [],
     }

@@ -99,8 +99,9 @@ def summary(figures: dict[str, Any]) -> Iterator[str]:
         "documents for one comparison by itself; where all documents have the same difference in "
         "facts, it is Wilson's. It is left out where there are too few documents.</p>"
     )
-    asked = ("text", "needles") if needles else ("text",)
-    names = ("bits per byte", "95 %", *(("needles", "95 %") if needles else ()), "bytes %")
+    text = bool(figures["documents"]["continuation"])
+    asked = [name for name, made in (("text", text), ("needles", needles)) if made]
+    names = [*["bits per byte", "95 %"] * text, *["needles", "95 %"] * needles, "bytes %"]
     head = "<th></th><th>ratio</th><th class=words>verdict</th>"
     head += "".join(f"<th>{name}</th>" for name in names)
     claims = list(dict.fromkeys(one["claim"] for one in figures["verdicts"]))
@@ -114,7 +115,7 @@ def summary(figures: dict[str, Any]) -> Iterator[str]:
         lines, before = [], None
         for one in some:
             pair = f"{one['system']} − {one['against']}"
-            facts = figures["command"]["needles"] * len(figures["documents"]["lengths"])
+            facts = sum(map(len, figures["documents"]["kinds"]))
             shown = one | {"needles": needles and table.widen(one["needles"], facts)}
             lines.append(verdict_table_row(shown, pair if pair != before else ""))
             before = pair
@@ -138,11 +139,11 @@ def verdict_table_row(one: dict[str, Any], pair: str) -> str:
     ratio = "" if one["ratio"] is None else f"{one['ratio']:g}"
     told = zip(("text", "needles"), one["signs"], strict=False)
     differs = [f"{name} {WORDS[sign]}" for name, sign in told if sign in "+-"]
-    words = ", ".join(differs) or WORDS[one["signs"][0]]
+    words = ", ".join(differs) or WORDS[one["signs"].strip()[0]]
     for word in ("better", "worse"):
         words = words.replace(word, f"<span class={word}>{word}</span>")
     bits, needles = one["bits"], one["needles"]
-    cells = [f"{bits[0]:+.4f}", table.between(bits, "+.4f")]
+    cells = [f"{bits[0]:+.4f}", table.between(bits, "+.4f")] if bits else []
     cells += [f"{needles[0]:+.1%}", table.between(needles, "+.1%")] if needles else []
     cells.append("{:.1f} / {:.1f}".format(*one["stored"]))
     first = " class=first" if pair else ""
@@ -156,13 +157,14 @@ def pictures(rows: Sequence[dict[str, Any]], figures: dict[str, Any]) -> Iterato
     from optimized.study import chart
 
     full = next(row for row in rows if row["system"] == "full")
-    yield chart.figure(
-        chart.quality_against_bytes(
-            chart.series(rows, "bits_change"), "bits per byte above the full cache", 0.0, False
-        ),
-        "Text after a compressed prompt: lower is better, and the line is the full "
-        "cache. Dashed and hollow: refined.",
-    )
+    if figures["documents"]["continuation"]:
+        yield chart.figure(
+            chart.quality_against_bytes(
+                chart.series(rows, "bits_change"), "bits per byte above the full cache", 0.0, False
+            ),
+            "Text after a compressed prompt: lower is better, and the line is the full "
+            "cache. Dashed and hollow: refined.",
+        )
     if not figures["no_needles"]:
         share, lines = full["needle_accuracy"], chart.series(rows, "needle_accuracy")
         yield chart.figure(
@@ -195,8 +197,9 @@ def heats(rows: Sequence[dict[str, Any]], figures: dict[str, Any]) -> Iterator[s
     """Yield the tables of where each system finds needles, ratio by ratio."""
     from optimized.study import chart
 
-    lengths, needles = figures["documents"]["lengths"], figures["command"]["needles"]
-    if figures["no_needles"]:
+    lengths = figures["documents"]["lengths"]
+    needles = max(map(len, figures["documents"]["kinds"]))
+    if figures["no_needles"] or figures["documents"]["own"]:
         return
     yield (
         "<h2>Where needles are found</h2>"

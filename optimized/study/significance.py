@@ -36,7 +36,7 @@ class Verdict(NamedTuple):
     system: str
     against: str
     ratio: float | None
-    bits: Interval
+    bits: Interval | None
     """Difference in bits per byte: below 0 is better."""
     needles: Interval | None
     """Difference in the share of needles found: above 0 is better."""
@@ -45,13 +45,16 @@ class Verdict(NamedTuple):
     p: tuple[float, ...]
     """p-values of the tests of bits and of needles, corrected for all tests of the run."""
     signs: str
-    """Results of the same tests: + better, - worse, = not significant, ? too few documents."""
+    """Results of the same tests: + better, - worse, = not significant, ? too few documents.
+
+    A space stands for a test that was not made.
+    """
 
     @property
     def words(self) -> str:
         """The results of the tests in words."""
         what = zip(("text", "needles"), self.signs, strict=False)
-        return ", ".join(f"{name} {WORDS[sign]}" for name, sign in what)
+        return ", ".join(f"{name} {WORDS[sign]}" for name, sign in what if sign != " ")
 
 
 WORDS = {
@@ -125,8 +128,13 @@ def interval(differences: Sequence[float], seed: int) -> Interval:
 
 
 def needle_shares(row: Row) -> list[float]:
-    """Return the share of needles found in each document."""
-    return [sum(found) / len(found) for found in row.found if found]
+    """Return the mean score of the answers that count in each document that has any."""
+    shares = []
+    for index, found in enumerate(row.found):
+        flags = [True] * len(found) if row.counted is None else row.counted[index]
+        scores = [score for score, counts in zip(found, flags, strict=True) if counts]
+        shares += [sum(scores) / len(scores)] if scores else []
+    return shares
 
 
 def verdicts(
@@ -155,19 +163,22 @@ def verdicts(
     found = []
     for (claim, row, other), (bits, facts) in zip(compared, samples, strict=True):
         p = tuple(next(corrected) for sample in (bits, facts) if sample)
-        few = len(bits) < fewest(len(asked))
-        gains = -sum(bits), sum(facts)
+        few = max(len(bits), len(facts)) < fewest(len(asked))
+        tests, left = ((-sum(bits), bits), (sum(facts), facts)), iter(p)
+        signs = [
+            " " if not sample else "?" if few else sign(gain, next(left)) for gain, sample in tests
+        ]
         found.append(
             Verdict(
                 claim,
                 row.trial.system.name,
                 other.trial.system.name,
                 row.trial.ratio,
-                interval(bits, seed),
+                interval(bits, seed) if bits else None,
                 interval(facts, seed) if facts else None,
                 (stored(row), stored(other)),
                 p,
-                "".join("?" if few else sign(*test) for test in zip(gains, p, strict=False)),
+                "".join(signs).rstrip(),
             )
         )
     return found

@@ -22,7 +22,9 @@ COLUMNS = (
 
 def columns(figures: dict[str, Any]) -> list[tuple[str, int, str]]:
     """Return the columns of a run."""
-    return [one for one in COLUMNS if one[0] != "needles" or not figures["no_needles"]]
+    hidden = {"needles"} if figures["no_needles"] else set()
+    hidden |= set() if figures["documents"]["continuation"] else {"bits/byte", "change"}
+    return [column for column in COLUMNS if column[0] not in hidden]
 
 
 def cells(row: dict[str, Any], figures: dict[str, Any]) -> list[str]:
@@ -37,7 +39,7 @@ def notes(figures: dict[str, Any]) -> Iterator[str]:
     lengths = sorted(set(documents["lengths"]))
     yield (
         f"{len(documents['lengths'])} documents of {', '.join(map(str, lengths))} tokens, "
-        f"{command['needles']} facts hidden in each; seed {command['seed']}; "
+        f"{sum(map(len, documents['kinds']))} questions; seed {command['seed']}; "
         f"readings {command['readings']}; {command['implementation']} on {command['device']}."
     )
     yield (
@@ -46,6 +48,13 @@ def notes(figures: dict[str, Any]) -> Iterator[str]:
     )
     if figures["no_needles"]:
         yield figures["no_needles"]
+    elif len(figures["kinds"]) > 1:
+        said = {True: [], False: []}
+        for kind, found in figures["kinds"].items():
+            said[found["counts"]].append(f"{kind} {found['full']:.0%}")
+        yield f"Kinds of questions, with the score of the full cache: {', '.join(said[True])}."
+        if said[False]:
+            yield f"Left out, since the full cache does not solve them: {', '.join(said[False])}."
     if documents["overlapping"]:
         yield "Documents overlap (the text is short): intervals are too narrow, verdicts too sure."
     settings: dict[str, dict[str, None]] = {}
@@ -85,11 +94,16 @@ def verdict_lines(figures: dict[str, Any]) -> Iterator[str]:
     """Yield the comparisons, one line for each pair, with the signs of the tests."""
     pairs: dict[str, dict[tuple[str, str], list[str]]] = {}
     few = ", ? too few documents" if any("?" in one["signs"] for one in figures["verdicts"]) else ""
-    what = "bits per byte" if figures["no_needles"] else "bits per byte, needles"
+    tested = {
+        "bits per byte": figures["documents"]["continuation"],
+        "needles": not figures["no_needles"],
+    }
+    what = ", ".join(name for name, made in tested.items() if made)
     for one in figures["verdicts"]:
         pair = one["system"], one["against"]
         cell = "" if one["ratio"] is None else f"{one['ratio']:g}: "
-        cell += f"{one['bits'][0]:+.4f} {one['signs'][0]}"
+        if one["bits"] is not None:
+            cell += f"{one['bits'][0]:+.4f} {one['signs'][0]}"
         if one["needles"] is not None:
             cell += f" {one['needles'][0]:+6.1%} {one['signs'][1]}"
         pairs.setdefault(one["claim"], {}).setdefault(pair, []).append(cell)

@@ -31,20 +31,24 @@ def test_the_answers_on_the_front_pages_are_those_of_the_command():
     pytest.importorskip("transformers")
 
     import optimized
-    from optimized.study import command, first_answer
+    from optimized.models.load import load
+    from optimized.study import first_answer
     from optimized.study.documents import Maker
+    from optimized.study.forms import request
     from optimized.study.measurements import MeasurementSettings
     from optimized.tiny import WORDS
 
     text = first_answer.default_text()
     if hashlib.sha256(text[:4000].encode()).hexdigest() != TEXT_READ:
         pytest.skip(f"another Python, with another {first_answer.FILE}")
-    model, tokenizer = command.load(WORDS)
+    model, tokenizer = load(str(WORDS))
     read = first_answer.document(Maker(text, tokenizer), first_answer.TOKENS)
-    repeat = command.request(tokenizer)
+    repeat = request(tokenizer)
     settings = MeasurementSettings("remedied", 0, optimized, None, None, repeat)
     found = first_answer.answers(model, tokenizer, read, settings)
-    lines = list(first_answer.lines("words", "a text", len(read.context), first_answer.FACT, found))
+    lines = list(
+        first_answer.lines("words", "a text", len(read.context), first_answer.WORDS, found)
+    )
     printed = [line.strip() for line in lines if line.endswith(" bytes")]
     assert len(printed) == 4
     block = "\n".join(printed)

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from errno import ENOSPC
-from pathlib import Path
 
 import pytest
 
@@ -38,7 +37,7 @@ def spoiled(command, tmp_path):
 
 
 MODEL = "--model must be `words`, `bytes`, `smollm2`, or a folder or an id"
-TEXT = "--text must be a file of UTF-8 text, got "
+TEXT = "--text must be prose, code, noise, or a file of UTF-8 text, got "
 
 
 @pytest.mark.parametrize(
@@ -56,19 +55,19 @@ TEXT = "--text must be a file of UTF-8 text, got "
         ("--text {}/bytes", TEXT),
         ("--text {}/short.txt", "the text must have at least"),
         ("--context 500", "--context must leave room for 16 tokens among the model's 512"),
-        ("--context 40", "--context must leave room for 1 facts"),
+        ("--context 40", "--context must leave room for 1 tasks"),
         ("--json no/folder/x.json", "--json must be in a folder that exists"),
-        ("--json {0}/x --out {0}/x", "--json must not be the folder of the report"),
         ("--json {}/taken", "--json must not exist, got "),
-        ("--out {}/taken", "--out must not exist, got "),
-        ("--json {}/" + 250 * "x", "--json must be where one can write"),
+        ("--out {}/taken", "--out must be new, or hold a run that is not finished, got "),
+        ("--tasks words", "--tasks must be one of number, values, word"),
+        ("--tasks {}/none.jsonl", "--tasks must be a file of JSON lines"),
         ("--out {}/" + 300 * "x", "--out must be where one can write"),
     ],
 )
 def test_what_cannot_be_had_is_refused_in_one_line_before_anything_is_measured(
     command, capsys, monkeypatch, spoiled, options, named
 ):
-    monkeypatch.setattr(evaluate, "evaluate", None)
+    monkeypatch.setattr(evaluate, "Batch", None)
     said = command.refused(capsys, *options.format(spoiled).split())
     assert named in said
     assert said.startswith("python -m optimized: error: ")
@@ -110,6 +109,24 @@ def test_a_setting_that_cannot_be_had_is_refused_before_a_model_is_read(
     assert len(line.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{}", "KeyError('context')"),
+        ("[1]", "must be an object with context"),
+        ('{"context": "a", "question": "b", "answers": []}', "and a list of answers"),
+        ('{"context": "a", "input": "b", "answers": ["c"], "metric": "bleu"}', "got 'bleu'"),
+    ],
+)
+def test_a_wrong_line_of_own_data_is_named(command, capsys, tmp_path, line, said):
+    (tmp_path / "own.jsonl").write_text(
+        '{"context": "a", "question": "b", "answers": "c"}\n' + line + "\n"
+    )
+    told = command.refused(capsys, "--tasks", str(tmp_path / "own.jsonl"))
+    assert "own.jsonl line 2 must" in told
+    assert said in told
+
+
 def test_a_model_that_is_not_reached_is_said_once(command, capsys, monkeypatch):
     hub = logging.getLogger("huggingface_hub")
     hub.setLevel(logging.WARNING)
@@ -124,45 +141,25 @@ def test_a_model_that_is_not_reached_is_said_once(command, capsys, monkeypatch):
     assert len(said.splitlines()) == 1
 
 
-def test_an_interrupted_run_leaves_nothing(command, capsys, monkeypatch, tmp_path):
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(evaluate.Batch, "ask", interrupted)
-    with pytest.raises(SystemExit) as ended:
-        main(command.arguments("--out", str(tmp_path / "out"), "--json", str(tmp_path / "json")))
-    assert ended.value.code == 130
-    assert capsys.readouterr().err.splitlines()[-1] == "interrupted: nothing was written"
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("option", ["--out", "--json"])
-@pytest.mark.parametrize("step", ["write_text", "replace"])
-def test_a_write_that_fails_is_said_below_the_table_and_the_report_is_rescued(
-    command, capsys, monkeypatch, tmp_path, option, step
+def test_a_report_that_cannot_be_written_is_said_below_the_table_and_the_run_goes_on(
+    command, capsys, monkeypatch, tmp_path
 ):
-    home = job.os if step == "replace" else Path
-    does = getattr(home, step)
+    def full(*_):
+        raise OSError(ENOSPC, "No space left on device")
 
-    def full(source, *rest, **options):
-        if f".{option[2:]}." in str(source):
-            raise OSError(ENOSPC, "No space left on device")
-        return does(source, *rest, **options)
-
-    (spare := tmp_path / "spare").mkdir()
-    monkeypatch.setattr(job.tempfile, "tempdir", str(spare))
-    monkeypatch.setattr(home, step, full)
-    both = ("--out", str(tmp_path / "out"), "--json", str(tmp_path / "json"))
+    asked = command.arguments("--systems", "full", "--out", str(tmp_path / "out"))
+    write = job.write_atomically
+    monkeypatch.setattr(job, "write_atomically", full)
     with pytest.raises(SystemExit) as ended:
-        main(command.arguments("--systems", "full", *both))
+        main(asked)
     said = capsys.readouterr()
     assert ended.value.code == 2
     assert "bits/byte" in said.out
-    named = f"{option} must be where one can write, got {tmp_path / option[2:]}: "
-    assert said.err.startswith(f"python -m optimized: error: {named}[Errno 28] No space left on")
-    (report,) = spare.glob(f"{job.OUT}/report.html")
-    assert said.err.endswith(f"the report is {report} instead\n")
-    assert list(tmp_path.iterdir()) == [spare]
+    assert said.err.startswith("python -m optimized: error: the report must be where one can write")
+    monkeypatch.setattr(job, "write_atomically", write)
+    monkeypatch.setattr(evaluate, "Batch", None)  # nothing is measured again
+    main(asked)
+    assert (tmp_path / "out" / "report.html").exists()
 
 
 def test_a_name_that_is_not_utf_8_is_written_to(command, tmp_path):

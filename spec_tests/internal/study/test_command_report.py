@@ -7,7 +7,6 @@ import sys
 from base64 import b64decode
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from errno import EXDEV
 from functools import partial
 from io import BytesIO, TextIOWrapper
 from itertools import pairwise
@@ -20,11 +19,12 @@ pytest.importorskip("transformers")
 from optimized.models.systems import system_named
 from optimized.study import command as job
 from optimized.study.chart import quality_against_bytes, series, svg_data_url
-from optimized.study.command import rename_unused
+from optimized.study.command import unused_folder
 from optimized.study.compared_systems import everything
 from optimized.study.measurements import Row, Trial
 from optimized.study.pictures.drawing import INK, PAGE
-from optimized.study.record import needles_unusable_reason
+from optimized.study.record import LEAST, needles_unusable_reason, shares, solved_kinds
+from optimized.study.significance import needle_shares
 from spec_tests.internal.study.command_runner import main
 
 VOID = ("meta", "link", "br", "img")
@@ -55,45 +55,25 @@ def test_the_page_has_every_system_pictures_and_heat_maps(command, monkeypatch):
 def test_the_figures_are_written_where_they_are_asked_for(command, tmp_path):
     figures = command.figures("--systems", "full", "--json", str(tmp_path / "copy.json"))
     assert json.loads((tmp_path / "copy.json").read_text()) == figures
-    assert sorted(file.name for file in command.out.iterdir()) == ["figures.json", "report.html"]
+    assert sorted(one.name for one in command.out.iterdir()) == [
+        "figures.json",
+        "report.html",
+        "results-1of1.jsonl",
+    ]
 
 
-def test_the_copy_of_the_figures_can_be_on_another_disk(command, monkeypatch, tmp_path):
-    def replace(source, target):
-        if Path(target).parent not in Path(source).parents:
-            raise OSError(EXDEV, "Invalid cross-device link")
-        Path(source).rename(target)
-
-    monkeypatch.setattr(job.os, "replace", replace)
-    (tmp_path / "disk").mkdir()
-    command.figures("--systems", "full", "--json", str(tmp_path / "disk" / "copy.json"))
-    assert [file.name for file in (tmp_path / "disk").iterdir()] == ["copy.json"]
-
-
-@pytest.mark.parametrize("kind", ["file", "folder"])
-def test_of_many_runs_none_takes_the_name_of_another(tmp_path, kind):
-    def put(number):
-        source = tmp_path / f"source {number}"
-        inner = source if kind == "file" else source / "inner"
-        inner.parent.mkdir(exist_ok=True)
-        inner.write_text(str(number))
-        return rename_unused(source, tmp_path / "out.txt")
-
+def test_of_many_runs_none_takes_the_folder_of_another(tmp_path):
     with ThreadPoolExecutor(8) as runs:
-        names = list(runs.map(put, range(40)))
+        names = list(runs.map(lambda _: unused_folder(tmp_path / "out.txt"), range(40)))
     assert len(set(names)) == 40
-    for number, name in enumerate(names):
-        assert (name if kind == "file" else name / "inner").read_text() == str(number)
-    third = "out-3.txt" if kind == "file" else "out.txt-3"
-    assert tmp_path / third in names
+    assert tmp_path / "out.txt-3" in names
 
 
 def test_the_table_is_printed_before_anything_is_written(command, monkeypatch):
     shown, terminal = [], BytesIO()
 
-    def write(*given):
+    def write(*_):
         shown.append(terminal.getvalue().decode())
-        return given[2:]
 
     monkeypatch.setattr(sys, "stdout", TextIOWrapper(terminal, encoding="utf-8"))
     monkeypatch.setattr(job, "write", write)
@@ -138,10 +118,16 @@ def test_what_means_nothing_is_left_out_and_text_is_not(command, capsys, hidden,
     assert elements(page)["img"] == 1
 
 
-@pytest.mark.parametrize(("found", "compared"), [(1, False), (2, True), (20, True)])
-def test_needles_count_from_a_tenth_on(found, compared):
-    row = Row(Trial(system_named("full"), None), found=[[needle < found] for needle in range(20)])
-    assert (needles_unusable_reason(row) is None) is compared
+@pytest.mark.parametrize(("found", "compared"), [(15, False), (16, True), (20, True)])
+def test_a_kind_of_task_counts_if_the_full_cache_solves_four_fifths(found, compared):
+    scores = [[float(n < found), 0.0] for n in range(20)]
+    row = Row(Trial(system_named("full"), None), found=scores)
+    every = shares(row, [["word", "labels"]] * 20)
+    assert every == {"word": found / 20, "labels": 0}
+    assert solved_kinds(every, LEAST) == ({"word": found / 20} if compared else {})
+    assert (needles_unusable_reason(every, LEAST) is None) is compared
+    row.counted = [[True, False]] * 20
+    assert needle_shares(row) == [float(n < found) for n in range(20)]
 
 
 def test_every_name_stands_in_the_picture_and_covers_no_other():

@@ -10,7 +10,7 @@ from optimized.tiny import WORDS
 from optimized.tiny.corpus_tokenizer import TokenizedCorpus
 from spec_tests.internal.study.command_runner import TEXT, CommandRunner, save_random_model
 
-STATED = first_answer.FACT.stated()
+STATED = first_answer.WORDS.statements[0] + "\n"
 
 
 def test_the_run_begins_with_the_answers_of_four_caches(command, capsys):
@@ -19,7 +19,7 @@ def test_the_run_begins_with_the_answers_of_four_caches(command, capsys):
     before, table, _ = said.partition("bits/byte")
     assert table
     assert said.startswith("A language model keeps the keys and values")
-    assert first_answer.SYLLABLES.stated() in before  # its tokens are bytes
+    assert first_answer.SYLLABLES.statements[0] in before  # its tokens are bytes
     assert f"128 tokens of {command.model / 'text.txt'}" in before
     lines = [line for line in before.splitlines() if line.endswith(" bytes")]
     sizes = [int(line.split()[-2].replace(",", "")) for line in lines]
@@ -54,7 +54,7 @@ def test_the_fact_is_a_line_of_its_own_in_the_middle():
     text = on.tokenizer.decode(made.context)
     assert text.count("\n" + STATED) == 1
     assert 0.4 < made.questions[0].depth < 0.6
-    assert str(on.tokenizer.decode(made.questions[0].answer)).strip() == first_answer.FACT.value
+    assert on.tokenizer.decode(made.questions[0].answer) == first_answer.WORDS.answer
 
 
 @pytest.mark.parametrize(("quiet", "count"), [(False, 2), (True, 0)])

@@ -22,7 +22,7 @@ def rows_of(names: list[str], documents: int, seed: int, gain: float = 0.0) -> l
     for system in systems_named(names):
         better = gain if rows else 0.0
         bits = [5 + draw.gauss(0, 1) - better for _ in range(documents)]
-        found = [[draw.random() < 0.5 for _ in range(4)] for _ in range(documents)]
+        found = [[float(draw.random() < 0.5) for _ in range(4)] for _ in range(documents)]
         rows.append(Row(Trial(system, 0.5 if system.evicts else None), bits, found))
     return rows
 
