@@ -156,30 +156,6 @@ def test_entries_are_selected(last, dtype, digit):
     assert_equal(kept[-BLOCK:], scores[-BLOCK:] >= scores[middle - BLOCK])
 
 
-def test_the_last_of_many_pools_is_cut(last):
-    """The digits of all pools at a step are stored after those of the steps before."""
-    step, bins = 3, select.MOST
-    pools = (1 << 32) // (step * bins) + 1
-    found = sparse(torch.int64, (step + 1) * pools * 2)
-    found[-1] = 2
-    counts = sparse(torch.int32, (step + 1) * pools * bins)
-    ties = sparse(torch.int32, pools * bins)
-    counts[7 - bins] = ties[7 - bins] = 5
-    cuts = sparse(torch.int64, pools * 3)
-    last(select.cut_kernel, found, counts, ties, cuts, pools, 1, place=pools - 1,
-         STEP=step, BINS=bins, MOST=bins, TILES=1)  # fmt: skip
-    assert_equal(cuts[-3:], torch.tensor([7, 0, 2]))
-    # the next kernel reads the digits of the step before, and counts its own
-    keys = sparse(torch.int32, pools * BLOCK)
-    keys[-BLOCK:] = 7 << 8 | 9
-    found[-1] = found[-2 * pools - 1] = 2
-    counts[(step - 1 + 1) * pools * bins - bins + 7] = 5
-    last(select.count_kernel, keys, found, counts, ties, BLOCK, 1, pools, step, 0, place=pools - 1,
-         BITS=8, BEFORE=bins, LAST=False, MOST=bins)  # fmt: skip
-    assert_equal(found[-2:], torch.tensor([7, 2]))
-    assert counts[9 - bins] == BLOCK
-
-
 def test_what_is_left_of_the_last_head_is_attended(last):
     width, count = 16, BLOCK // 2
     draw = torch.Generator().manual_seed(0)
