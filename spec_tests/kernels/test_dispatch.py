@@ -44,9 +44,9 @@ def stream(count=1, tokens=97, device="cpu"):
     return torch.randn(3, 1, tokens, 64, generator=generator)[..., -count:, :].to(device)
 
 
-def stored(**changes):
+def stored():
     """Return a HEX cache of a block."""
-    return reference.hex_prefill(*stream(96), config=HEX._replace(**changes))
+    return reference.hex_prefill(*stream(96), config=HEX)
 
 
 HEX = HexConfig(bits=4, density=0.0, heavy=0.0, recent=0)
@@ -144,48 +144,6 @@ def test_the_place_of_all_tensors_decides_and_nothing_else(body, name, arguments
         assert row(name)(*arguments, **settings) == body
 
 
-def decode(device, **changes):
-    """Return the arguments of decode attention over a HEX cache, with changed settings."""
-    cache = stored(**changes)
-    return [moved(x, torch.device(device)) for x in (stream()[0], cache)]
-
-
-double = torch.float64
-RULES: dict[str, Any] = {
-    "smd": (True, lambda: [ones(2, 9)], {}),
-    "smd, strided": (True, lambda: [ones(9, 2).mT], {}),
-    "smd, double precision": (True, lambda: [ones(2, 9, dtype=double)], {}),
-    "smd, empty": (None, lambda: [ones(2, 0)], {}),
-    "hubkv_refine": (True, lambda: [ones(2, 2, 9)], dict(ratio=0.5)),
-    "hubkv_refine, empty": (None, lambda: [ones(2, 0, 9)], dict(ratio=0.5)),
-    "retain": (True, lambda: [ones(2, 9)], dict(keep=3)),
-    "retain, double precision": (True, lambda: [ones(2, 9, dtype=double)], dict(keep=3)),
-    "retain, empty": (None, lambda: [ones(0, 9)], dict(keep=3)),
-    "graphkv_refine": (True, lambda: [ones(2, 9), ones(2, 9, 4), 5], dict(count=1)),
-    "graphkv_refine, empty": (None, lambda: [ones(2, 0), ones(2, 0, 4), 0], dict(count=1)),
-    "h2o_mass": (True, lambda: [ones(2, 3, 4), ones(2, 9, 4)], {}),
-    "ragged_attention": (True, lambda: [QUERY, ragged(GPU), QUERY, QUERY], {}),
-    "ragged_attention, empty": (None, lambda: [QUERY[:, :0], ragged(GPU), QUERY, QUERY], {}),
-    "hex_attention": (True, lambda: decode(GPU), {}),
-    "hex_attention, mass": (True, lambda: decode(GPU), dict(mass=True)),
-    "hex_attention, 8 bits": (False, lambda: decode(GPU, bits=8), {}),
-    "hex_attention, 3 bits of 64 channels": (False, lambda: decode(GPU, bits=3), {}),
-    "hex_attention, all kept": (False, lambda: decode(GPU, density=1.0), {}),
-}  # fmt: skip
-"""Whether a launcher launches, falls back, or (None) has nothing to do; arguments of the call."""
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_on_a_gpu_a_launcher_launches_or_falls_back_by_its_rule(rule):
-    launches_or_not, arguments, settings = RULES[rule]
-    name = rule.partition(",")[0]
-    with trusted(), recorded() as launches:
-        inputs = arguments()
-        with patch.object(vector, name) as fallback:
-            getattr(optimized, name)(*inputs, **settings)
-    assert (bool(launches), fallback.called) == (launches_or_not is True, launches_or_not is False)
-
-
 @pytest.mark.parametrize(
     ("select", "settings"),
     [
@@ -205,7 +163,7 @@ def test_a_trusted_selection_without_padding_waits_for_nothing_from_end_to_end(s
 
 
 def test_a_cache_that_is_not_laid_out_is_refused_while_a_graph_is_captured():
-    queries, cache = decode(GPU)
+    queries, cache = moved((stream()[0], stored()), torch.device(GPU))
     yes: dict[str, Any] = dict(is_available=lambda: True, is_current_stream_capturing=lambda: True)
     with patch.multiple(torch.cuda, **yes), recorded() as launches:
         with pytest.raises(TypeError, match="cache must be a PackedCache while a CUDA graph"):

@@ -80,14 +80,16 @@ def test_a_residual_buffer_of_any_length_takes_a_grid_that_a_gpu_has():
         dict(dtype=torch.float64),
         dict(width=32),
         dict(bits=3),
+        dict(bits=8),
         dict(tokens=95),
+        dict(density=1.0),
     ],
     ids=lambda change: next(iter(change), "none"),
 )
 def test_each_rule_falls_back_by_itself(change):
-    usual = dict(count=1, valid=None, dtype=torch.float32, width=64, bits=4, tokens=96)
-    count, valid, dtype, width, bits, tokens = (usual | change).values()
-    config = reference.HexConfig(bits=bits, density=0.0, heavy=0.0, recent=0)
+    usual = dict(count=1, valid=None, dtype=torch.float32, width=64, bits=4, tokens=96, density=0.0)
+    count, valid, dtype, width, bits, tokens, density = (usual | change).values()
+    config = reference.HexConfig(bits=bits, density=density, heavy=0.0, recent=0)
     cache = vector.hex_prefill(*torch.ones(3, 2, tokens, width), config=config)
     queries = torch.ones(4, count, width, dtype=dtype)
     launches = launched(lambda: kernels.hex_attention(queries, cache, valid))

@@ -14,15 +14,13 @@ from optimized.hex_packed_layout import (
     COUNTED,
     TILE,
     PackedCache,
-    kept_counts,
     laid,
     lifted,
     places,
 )
 from optimized.kernels.hex._sparse_entries import tables
-from optimized.vector.hex import expander
 from optimized.vector.hex._packed_products import fields, repeat_bit_field_masks, slots
-from optimized.vector.hex.stacked_cache import StackedCache, kept_by
+from optimized.vector.hex.stacked_cache import StackedCache
 from spec_tests.accuracy import assert_equal
 from spec_tests.hex.cache.strategies import MODES
 from spec_tests.kernels.hex_cache_strategy import has_blocks, wide_cache_inputs
@@ -62,20 +60,9 @@ def test_what_is_remembered_is_known_before_it_is_copied_to_a_gpu(name):
     assert {*elsewhere.made} == {"_to_copy.default"}
 
 
-SETTINGS = HexConfig(density=0.125)
-LASTING = REMEMBERED | {
-    "expanders": lambda _: expander._recent_masks(96, 32, 0.125, 7),
-    "fields": lambda _: fields.__wrapped__(3),
-    "kept entries": lambda cpu: kept_by.__wrapped__(SETTINGS, 96, 2, 64, cpu),
-    "counts of kept entries": lambda cpu: kept_counts.__wrapped__(SETTINGS, 96, 2, 64, cpu),
-}
-
-
-@pytest.mark.parametrize("name", LASTING)
-def test_what_is_remembered_is_not_of_a_callers_default_device(name):
+def test_what_is_remembered_is_not_of_a_callers_default_device():
     with torch.device("meta"):
-        found = LASTING[name](CPU)
-    assert {part.device for part in tensors(found)} == {CPU}
+        assert {tensor.device for tensor in tensors(fields.__wrapped__(3))} == {CPU}
 
 
 @pytest.mark.parametrize(("bits", "width", "kind"), every_tile)
@@ -108,14 +95,11 @@ def test_a_cache_comes_back_bit_for_bit(layout, x):
 @pytest.mark.parametrize("bits", range(1, 9))
 def test_a_cache_comes_back_from_any_bits_and_channels_or_is_refused(bits):
     generator, settings = torch.Generator().manual_seed(0), HexConfig(bits=bits, density=0.0)
-    widths = 1, 8, 12, 16, 20, 24, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 512
     unit = {1: 32, 2: 16, 4: 8, 8: 4}.get(bits, 1000)
-    taken = [16, 32, 64, 128, 256] if bits == 3 else [w for w in widths if w % unit == 0]
-    for width in widths:
-        queries, keys, values = torch.randn(3, 2, TILE, width, generator=generator)
-        cache = hex_prefill(queries, keys, values, settings)
+    for width in (1, 4, 8, 12, 16, 20, 32, 48, 64, 80, 128, 160, 256, 512):
+        cache = hex_prefill(*torch.randn(3, 2, TILE, width, generator=generator), config=settings)
         assert_equal(StackedCache.of(cache).cache(), cache)
-        if width in taken:
+        if width % unit == 0 or (bits == 3 and width in (16, 32, 64, 128, 256)):
             assert_equal(PackedCache.of(cache).cache(), cache)
         else:
             with pytest.raises(ValueError, match=f"got {bits} bits and {width} channels"):
