@@ -1,6 +1,5 @@
 """Properties of every kernel, whatever it computes."""
 
-
 import pytest
 import torch
 import triton
