@@ -36,14 +36,11 @@ def product(one, other, NATIVE: tl.constexpr):
 
 
 @cache
-def resident_programs(device: torch.device, each: int) -> int:
-    """Return how many programs run at once on a GPU, `each` on a multiprocessor.
-
-    A smaller grid splits the tokens of a head. Without a GPU the number is an H100's.
-    """
-    if device.type != "cuda":
-        return 132 * each
-    return torch.cuda.get_device_properties(device).multi_processor_count * each
+def multiprocessors(device: torch.device) -> int:
+    """Return how many multiprocessors a GPU has; as many as an H100 where there is no GPU."""
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return 132
+    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def kernels_support(queries: Tensor, keys: Tensor, beside: Tensor | None = None) -> bool:

@@ -18,9 +18,9 @@ from optimized.kernels._attention_common import (
     DTYPES,
     WIDEST,
     multiplies_stored_dtype,
+    multiprocessors,
     padded_width,
     product,
-    resident_programs,
     tile,
 )
 from optimized.kernels._numerics import round_to_dtype, widened
@@ -197,7 +197,7 @@ def ragged_attention(
     size = min(16 if wide else ROWS, max(16, triton.next_power_of_2(rows)))
     blocks = triton.cdiv(rows, size)
     # all programs run at once: no more shares than fit beside the new tokens, but one for each head
-    fit = resident_programs(queries.device, FIT if size <= 16 else 2) // blocks - 2 * lines
+    fit = multiprocessors(queries.device) * (FIT if size <= 16 else 2) // blocks - 2 * lines
     share = max(1, triton.cdiv(triton.cdiv(entries, max(fit, lines)), block)) * block
     splits = entries // share + lines
     offsets = cache.offsets.contiguous()

@@ -119,7 +119,7 @@ CALLS: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_the_last_of_many_rows_is_computed_as_the_first(name):
-    with small_blocks(BLOCK), patch.object(mass, "resident_programs", lambda *_: 1):
+    with small_blocks(BLOCK), patch.object(mass, "multiprocessors", lambda _: 0):
         expected = CALLS[name]()
         with recorded() as launches:
             found = CALLS[name]()

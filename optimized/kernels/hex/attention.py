@@ -4,7 +4,6 @@ A step launches four kernels, of `optimized.kernels.hex._decode_kernels`, and no
 falls back to PyTorch: see `taken`.
 """
 
-from functools import lru_cache
 from math import e, log2, sqrt
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from torch import Tensor
 from optimized import vector
 from optimized._dispatch import gradient_fallback
 from optimized.hex_packed_layout import TILE, PackedCache, PackedSpans, alike
+from optimized.kernels._attention_common import multiprocessors
 from optimized.kernels.hex._decode_kernels import (
     COLUMNS,
     Codes,
@@ -46,10 +46,9 @@ MERGED = 8 if triton.knobs.runtime.interpret else 64
 
 def taken(queries: Tensor, cache: HexCache, valid: Tensor | None) -> bool:
     """Whether the kernels support the call: a decoding step without padding, in float32 at most."""
-    exact = torch.promote_types(queries.dtype, cache.residual_keys.dtype)
     width = queries.shape[-1]
     return (
-        exact != torch.float64
+        torch.float64 not in (queries.dtype, cache.residual_keys.dtype)
         and queries.shape[-2] == 1
         and queries.shape[-3] > 0
         and valid is None
@@ -96,8 +95,8 @@ def attend_packed(
     tokens, size = sum(cache.spans.lengths), residual.residual_keys.shape[-2]
     rows = rest.residual_mass.shape[:-1]
     sums = queries.new_empty(*rows, tokens + size, dtype=torch.float32)
-    wanted = Mass(sums, cache.spans.counts[1], False)
-    output = launch(queries, cache.spans, residual, None, rest.config, scale, wanted)
+    target = Mass(sums, cache.spans.counts[1], False)
+    output = launch(queries, cache.spans, residual, None, rest.config, scale, target)
     return HexAttention(output, sums[..., : tokens + cache.held])
 
 
@@ -112,9 +111,9 @@ def decode(queries: Tensor, keys: Tensor, values: Tensor, cache: PackedCache) ->
     cache.require_newest()
     residual = Residual(room.keys, room.values, room.filled)
     remembered = cache.spans.counts[1] if cache.rest.mass.shape[-1] else 0
-    wanted = Mass(room.mass, remembered, True)
+    target = Mass(room.mass, remembered, True)
     new = Token(keys.contiguous(), values.contiguous())
-    return launch(queries, cache.spans, residual, new, cache.rest.config, None, wanted)
+    return launch(queries, cache.spans, residual, new, cache.rest.config, None, target)
 
 
 class Mass(NamedTuple):
@@ -123,14 +122,6 @@ class Mass(NamedTuple):
     sums: Tensor  # float32 [*rows, tokens]: the tokens of the tiles, then room for residual ones
     tiles: int  # all, or 0 where only the mass of the residual buffer is wanted
     add: bool  # to what is there
-
-
-@lru_cache
-def multiprocessors(device: torch.device) -> int:
-    """Return how many multiprocessors a GPU has; as many as an H100 where there is no GPU."""
-    if device.type != "cuda" or not torch.cuda.is_available():
-        return 132
-    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def launch(
@@ -142,21 +133,10 @@ def launch(
     scale: float | None,
     mass: Mass | None,
 ) -> Tensor:
-    """Launch the kernels of a step, and return its output.
-
-    Args:
-        queries: one query a head.
-        spans: the compressed tokens.
-        residual: the other ones.
-        new: key and value of a token that is added to them.
-        config: the settings of the cache.
-        scale: the factor of logits, by default that of the width.
-        mass: where the mass goes, if it is wanted.
-    """
+    """Launch the kernels of a step of one query a head, and return its output."""
     rows, heads, width = spans.key_steps.shape[1:]
     group = queries.shape[-3] // heads
-    exact = torch.promote_types(queries.dtype, spans.kept_keys.dtype) != torch.float64
-    if (spans.bits, width) not in TAKEN or not exact:
+    if (spans.bits, width) not in TAKEN or torch.float64 in (queries.dtype, spans.kept_keys.dtype):
         raise ValueError(
             "cache and queries must be in at most float32, and bits and channels among "
             f"{sorted(TAKEN)}, got {queries.dtype}, {spans.bits} bits and {width} channels"
@@ -230,5 +210,5 @@ def static_tables(spans: PackedSpans, config: HexConfig) -> Tables | None:
     """
     if not (config.density or config.heavy or config.recent or spans.counts[2]):
         return None
-    asked = mask_settings(config), spans.kinds, *spans.key_steps.shape[-2:], spans.dynamic.device
-    return cached_on_tensor(spans.key_steps, tables, *asked)
+    key = mask_settings(config), spans.kinds, *spans.key_steps.shape[-2:], spans.dynamic.device
+    return cached_on_tensor(spans.key_steps, tables, *key)

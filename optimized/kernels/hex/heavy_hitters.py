@@ -19,9 +19,9 @@ from optimized._dispatch import gradient_fallback
 from optimized.kernels._attention_common import (
     kernels_support,
     multiplies_stored_dtype,
+    multiprocessors,
     padded_width,
     product,
-    resident_programs,
     tile,
 )
 from optimized.kernels._numerics import widened
@@ -29,7 +29,7 @@ from reference.contract import checks
 
 BLOCK = 128  # queries of a program in pass one, keys in pass two; half of it for the other
 SPLITS = 64
-FIT = 2  # programs of the first pass that fit on a multiprocessor of an H100
+FIT = 2  # programs of the first pass that fit on a multiprocessor of an H100; fewer split heads
 
 
 @triton.jit
@@ -236,7 +236,7 @@ def columns(
         blocks = triton.cdiv(rows, size)
         programs = lines * count // rows * blocks
         # at least two where several fit: the kernels of a long text are those of a short one
-        fit = min(resident_programs(keys.device, FIT) // programs, SPLITS)
+        fit = min(FIT * multiprocessors(keys.device) // programs, SPLITS)
         splits = max(1, min(fit, max(2, triton.cdiv(tokens, block))))
         share = triton.cdiv(triton.cdiv(tokens, splits), half) * half
         sums = keys.new_empty((lines * count, 2), **exact)
