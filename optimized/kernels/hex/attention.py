@@ -148,8 +148,8 @@ def launch(
         )
     parts = triton.cdiv(group, COLUMNS)
     size = Sizes(rows, heads, group, parts, heads if spans.value_steps.ndim == 4 else 1)
-    held = COLUMNS if parts > 1 else triton.next_power_of_2(group)
-    shape = dict(C=COLUMNS, HELD=held)
+    columns = COLUMNS if parts > 1 else triton.next_power_of_2(group)
+    shape = dict(C=COLUMNS, HELD=columns)
     grid, tiles, room = rows * heads * parts, spans.counts[1], residual.residual_keys.shape[-2]
     most = RESIDENT * multiprocessors(queries.device)
     share = triton.cdiv(tiles, max(1, most // max(1, grid)))
@@ -158,14 +158,14 @@ def launch(
     splits = several + extra
     queries = queries.contiguous()
     output = torch.empty_like(queries)
-    found = queries.new_empty(grid, splits, width, held, dtype=torch.float32)
-    norms = found.new_empty(grid, splits, 2, held)
-    whole = found.new_empty(grid, 2, held)
+    found = queries.new_empty(grid, splits, width, columns, dtype=torch.float32)
+    norms = found.new_empty(grid, splits, 2, columns)
+    whole = found.new_empty(grid, 2, columns)
     stored = (mass.tiles if mass else 0) * TILE  # logits of tiles, before those of the buffer
     pieces = mass.tiles + triton.cdiv(room, TILE) if mass else 0
-    logits = found.new_empty(grid, pieces * TILE, held) if mass else None
+    logits = found.new_empty(grid, pieces * TILE, columns) if mass else None
     scale = (1 / sqrt(width) if scale is None else scale) * log2(e)
-    entries = entries_of(spans, config, grid * several, held)
+    entries = entries_of(spans, config, grid * several, columns)
     kernel, sparse = (kcvt_kernel, ()) if entries is None else (sparse_kernel, (entries,))
     kernel[(grid, several)](
         queries, scale, Codes(spans.key_words, spans.key_steps, spans.key_minima),
@@ -182,7 +182,7 @@ def launch(
         )  # fmt: skip
     merge_kernel[(grid, width // 32)](
         found, norms, output, whole, residual.filled if new else None, size, splits,
-        WIDTH=width, **shape, MANY=max(1, MERGED // held), num_warps=1,
+        WIDTH=width, **shape, MANY=max(1, MERGED // columns), num_warps=1,
     )  # fmt: skip
     if mass and logits is not None:
         mass_kernel[(rows * pieces,)](
@@ -192,12 +192,14 @@ def launch(
     return output
 
 
-def entries_of(spans: PackedSpans, config: HexConfig, programs: int, held: int) -> Entries | None:
-    """Return the kept entries, with scratch memory for programs of `held` columns."""
+def entries_of(
+    spans: PackedSpans, config: HexConfig, programs: int, columns: int
+) -> Entries | None:
+    """Return the kept entries, with scratch memory for programs of some columns."""
     table = static_tables(spans, config)
     if table is None:
         return None
-    room = programs, ROOM + (2 * TILE + 1 + spans.key_steps.shape[-1]) * held
+    room = programs, ROOM + (2 * TILE + 1 + spans.key_steps.shape[-1]) * columns
     scratch = spans.kept_keys.new_empty(room, dtype=torch.float32)
     stored = spans.kept_keys, spans.kept_values, spans.begins, spans.dynamic
     return Entries(*stored, *table, scratch)
