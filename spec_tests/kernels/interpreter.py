@@ -48,7 +48,6 @@ def patch_once() -> None:
         builder.options = replace(builder.options, sanitize_overflow=False)
         builder.create_fma = fused
         hold_to_tensors(builder)
-        hold_to_grids(builder)
 
 
 def fused(x: Any, y: Any, z: Any) -> Any:
@@ -95,19 +94,6 @@ def hold_to_tensors(builder: Any) -> None:
     checked("create_masked_store", 1)
 
 
-def hold_to_grids(builder: Any) -> None:
-    """Make launches fail whose grid exceeds `GRID`, the largest that a GPU accepts."""
-    begin = builder.set_grid_dim
-
-    def check(*grid: int) -> None:
-        fits = all(size <= most for size, most in zip(grid, GRID, strict=True))
-        assert fits, f"a grid of {grid} programs, no GPU has one beyond {GRID}"
-        begin(*grid)
-
-    builder.set_grid_dim = check
-
-
-GRID = 2**31 - 1, 2**16 - 1, 2**16 - 1
 UNPATCHED = SimpleNamespace(restore=lambda: None)
 
 

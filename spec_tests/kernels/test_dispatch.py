@@ -96,8 +96,8 @@ def test_a_kernel_runs_while_the_gpu_of_its_tensors_is_the_current_one():
     entered = list[Any]()
 
     class Entered(torch.cuda.device):
-        def __init__(self, place: Any) -> None:
-            entered.append(place)
+        def __init__(self, device: Any) -> None:
+            entered.append(device)
             super().__init__(-1)
 
     with FakeTensorMode():

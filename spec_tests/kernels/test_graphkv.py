@@ -4,7 +4,6 @@ import os
 import sys
 from importlib import import_module
 from subprocess import check_output
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -13,36 +12,20 @@ import torch
 import reference
 from optimized import kernels
 from spec_tests.accuracy import assert_as_accurate
-from spec_tests.kernels.interpreter import small_blocks
-
-
-def layer(tokens, **settings) -> dict[str, Any]:
-    """Return a layer of two heads whose key entries are 1 or −1, so that edges take few values."""
-    generator = torch.Generator().manual_seed(0)
-    scores = torch.rand(2, tokens, generator=generator)
-    keys = 2.0 * torch.randint(2, (2, tokens, 4), generator=generator) - 1
-    usual = dict(keep=10, count=2, fraction=0.3, rounds=2, adaptive=False)
-    return dict(scores=scores, keys=keys) | usual | settings
-
-
-@pytest.mark.parametrize("tokens", [1, 16, 150])
-def test_tied_edges_reach_the_first_tokens_of_any_tile(tokens):
-    x = layer(tokens)
-    with small_blocks(128 if tokens > 64 else 8):
-        found = kernels.graphkv_refine(**x)
-    assert_as_accurate(found, reference.graphkv_refine, x)
 
 
 @pytest.mark.parametrize(("count", "rule"), [(1, "sum"), (12, "product"), (60, "sequential")])
 def test_long_lists_are_looked_through_in_turns(count, rule):
-    """There are more sub-tiles, edges and neighbours than a program handles at once."""
-    x = layer(100, keep=100, count=count, rule=rule)
+    """There are more sub-tiles, edges and neighbours than a program handles at once.
+
+    Key entries are 1 or −1, so that edges take few values.
+    """
+    generator = torch.Generator().manual_seed(0)
+    keys = 2.0 * torch.randint(2, (2, 100, 4), generator=generator) - 1
+    x = dict(scores=torch.rand(2, 100, generator=generator), keys=keys, keep=100, rounds=2)
+    x |= dict(count=count, rule=rule, adaptive=False)
     home = import_module("optimized.kernels.graphkv.refine")
-    with (
-        small_blocks(16),
-        patch.object(home, "LISTED", 32),
-        patch.object(home, "chunk", lambda _: 16),
-    ):
+    with patch.multiple(home, BLOCK=16, LISTED=32, chunk=lambda _: 16):
         found = kernels.graphkv_refine(**x)
     assert_as_accurate(found, reference.graphkv_refine, x)
 
