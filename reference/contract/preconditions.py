@@ -21,8 +21,8 @@ def grouped(query_heads: int, kv_heads: int) -> None:
 def multiple(name: str, heads: int, kv_heads: int, least: int = 0) -> None:
     """Refuse a number of heads that is no multiple of `kv_heads`, or is below `least`."""
     if heads < least or (heads % kv_heads if kv_heads else heads):
-        some = f", and at least {least}" if least else ""
-        said = f"the heads of {name} must be a multiple of the {kv_heads} of keys{some}"
+        limit = f", and at least {least}" if least else ""
+        said = f"the heads of {name} must be a multiple of the {kv_heads} of keys{limit}"
         raise ValueError(f"{said}, got {heads}")
 
 

@@ -116,14 +116,15 @@ def interpreted(home: Any, name: str, member: Any, _: Any, scope: Any) -> None:
 def remember_operands() -> None:
     """Cache which pairs of operands need no cast, and the tensors made from constants."""
     semantic: Any = TritonSemantic
+    tensor: Any = tl.tensor
     check, make = semantic.binary_op_type_checking_impl, semantic.to_tensor
     constants: dict[Any, Any] = {}
 
     @wraps(check)
     def checked(self: Any, lhs: Any, rhs: Any, *how: bool) -> tuple[Any, Any]:
-        if type(lhs) is not tl.tensor:
+        if type(lhs) is not tensor:
             return check(self, lhs, rhs, *how)
-        both = type(rhs) is tl.tensor
+        both = type(rhs) is tensor
         key = (lhs.dtype.name, rhs.dtype.name, how) if both else (lhs.type.name, exactly(rhs), how)
         if key in constants:
             return self.broadcast_impl_value(lhs, rhs) if both else (lhs, constants[key])

@@ -26,7 +26,7 @@ def normal(seed, *shape):
     [("h2o_mass", {}), ("attention_mass", {}), ("snapkv", dict(window=3, kernel=3))],
 )
 def test_with_the_log_sum_exp_one_kernel_is_launched_and_no_sums_are_found(name, settings):
-    x = dict(queries=normal(0, 2, 4, 5, 4), keys=normal(1, 2, 2, 9, 4))
+    x: dict[str, Any] = dict(queries=normal(0, 2, 4, 5, 4), keys=normal(1, 2, 2, 9, 4))
     given = dict(log_sum_exp=log_sum_exp(**x)) | settings
     launches = launched(lambda: getattr(kernels, name)(**x, **given))
     assert [launch.kernel.fn.__name__ for launch in launches] == ["mass_kernel"]

@@ -4,6 +4,7 @@ import os
 import sys
 from importlib import import_module
 from subprocess import check_output
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -22,8 +23,8 @@ def test_long_lists_are_looked_through_in_turns(count, rule):
     """
     generator = torch.Generator().manual_seed(0)
     keys = 2.0 * torch.randint(2, (2, 100, 4), generator=generator) - 1
-    x = dict(scores=torch.rand(2, 100, generator=generator), keys=keys, keep=100, rounds=2)
-    x |= dict(count=count, rule=rule, adaptive=False)
+    settings = dict(keep=100, count=count, rounds=2, rule=rule, adaptive=False)
+    x: dict[str, Any] = dict(scores=torch.rand(2, 100, generator=generator), keys=keys) | settings
     home = import_module("optimized.kernels.graphkv.refine")
     with patch.multiple(home, BLOCK=16, LISTED=32, chunk=lambda _: 16):
         found = kernels.graphkv_refine(**x)

@@ -111,7 +111,7 @@ def layer():
         )[1]
 
 
-def outputs_and_layer(layer, start, stop, step=1):
+def outputs_and_layer(layer, start, stop, step=1) -> Any:
     """Return the outputs of a layer that attends to tokens as in a model, and the layer."""
     outputs = []
     for position in range(start, stop, step):
@@ -129,10 +129,11 @@ def test_a_layer_on_a_gpu_holds_the_layout_and_answers_as_any_other(layer):
     assert_equal(mine.held.rest.residual_keys, other.held.residual_keys)
     torch.testing.assert_close(found, expected)
     tight, block = (optimized.stored_bytes(x) for x in (other.held, other.held.blocks[-1]))
-    memory = mine.held.spans.memory
+    memory, buffers = mine.held.spans.memory, mine.held.room
     assert memory is not None
+    assert buffers is not None
     tight += memory.whole.begins.nbytes + memory.whole.tiles.nbytes
-    room = block + sum(x.nbytes for x in mine.held.room[:4])
+    room = block + sum(x.nbytes for x in buffers[:4])
     assert tight <= optimized.stored_bytes(mine.held) <= tight + room
     everything = mine.held, mine.keys, mine.values
     assert optimized.stored_bytes(mine) == optimized.stored_bytes(everything)
@@ -237,5 +238,6 @@ def test_tables_are_on_the_device_before_a_step_is_captured():
     cache = stepped(SPARSE, steps=9)
     assert cache.blocks == 2
     before = tables.cache_info().misses
-    decode(*drawn(9), cache)
+    query, key, value = drawn(9)
+    decode(query, key, value, cache)
     assert tables.cache_info().misses == before

@@ -48,9 +48,8 @@ def variants(steps):
 
 def scored(name, shape, dtype=torch.bfloat16, shielded=True, **settings):
     """Return the operation of a kernel on scores."""
-    return on_scores(
-        name, shape, partial(getattr(kernels, name), **settings), None, dtype, shielded
-    )
+    kernel, eager = getattr(kernels, name), getattr(vector, name)
+    return on_scores(name, shape, partial(kernel, **settings), eager, dtype, shielded)
 
 
 def prompt_after_eviction(tokens):
