@@ -55,7 +55,7 @@ def keys_alone(tokens: int, dtype: torch.dtype) -> Inputs:
     return dict(keys=normal(1, 1, KV_HEADS, tokens, WIDTH).to(dtype))
 
 
-def asked(count: int, heads: int = QUERY_HEADS, values: bool = False) -> Draw:
+def last_queries(count: int, heads: int = QUERY_HEADS, values: bool = False) -> Draw:
     """Return the inputs of the last `count` queries, or of all if there are fewer tokens."""
 
     def draw(tokens: int, dtype: torch.dtype) -> Inputs:
