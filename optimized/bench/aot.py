@@ -34,27 +34,26 @@ def main(words: list[str]) -> None:
     parser.add_argument("--all", action="store_true", help="compile for every target")
     first = "compile each kernel only as the first operation launches it"
     parser.add_argument("--first", action="store_true", help=first)
-    given = parser.parse_args(words)
+    options = parser.parse_args(words)
     uses: dict[Source, str] = {}
     for operation in operations.compiled_operations():
         for launch in operation.launches:
             uses.setdefault(machine_code.source(launch), operation.title)
-    if given.first:
+    if options.first:
         once = {(kernel.home, kernel.kernel): kernel for kernel in reversed(uses)}
         uses = {kernel: uses[kernel] for kernel in once.values()}
-    wanted = [*product(uses, SHARED if given.all else (DEFAULT,))]
+    wanted = [*product(uses, SHARED if options.all else (DEFAULT,))]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         codes = [*pool.map(code_or_error, *zip(*wanted, strict=True))]
     rows: list[tuple[str, ...]] = [HEAD]
     spills, misses = list[str](), list[str]()
     for (kernel, target), code in zip(wanted, codes, strict=True):
-        place = uses[kernel], kernel.kernel, str(target)
         name = f"{uses[kernel]}: {kernel.kernel} on {target}"
+        cells = ("does not compile", "", "") if isinstance(code, str) else map(str, code)
+        rows.append((uses[kernel], kernel.kernel, str(target), *cells))
         if isinstance(code, str):
             misses.append(f"{name} does not compile: {code}")
-            rows.append((*place, "does not compile", "", ""))
             continue
-        rows.append((*place, *map(str, code)))
         if code.shared > SHARED[target]:
             misses.append(f"{name} shares {code.shared} bytes")
         if code.spilled and target in CHECKED:
@@ -70,7 +69,7 @@ def main(words: list[str]) -> None:
 
 
 def code_or_error(kernel: Source, target: Target) -> KernelResources | str:
-    """Return the machine code of a kernel, or in one line why it does not compile."""
+    """Return the resources of a compiled kernel, or in one line why it does not compile."""
     try:
         return machine_code.compile_kernel(kernel, target)
     except Exception as error:  # each stage of the compiler has its own type
