@@ -14,7 +14,7 @@ from itertools import product
 
 from optimized.bench import machine_code, operations
 from optimized.bench.machine_code import SHARED, KernelResources, Source, Target
-from optimized.bench.report import installed, text_table
+from optimized.bench.report import installed
 
 DEFAULT = 90
 """The architecture that is compiled without `--all`."""
@@ -25,6 +25,7 @@ CHECKED = (80, 90)
 CHECKED_WITH = "3.7"
 """The version of Triton whose code must not spill; under another one, a spill is not a miss."""
 
+ROW = "{:63}  {:18}  {:6}  {:>9}  {:>7}  {:>6}"
 HEAD = ("operation", "kernel", "target", "registers", "spilled", "shared")
 
 
@@ -45,12 +46,12 @@ def main(words: list[str]) -> None:
     wanted = [*product(uses, SHARED if options.all else (DEFAULT,))]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         codes = [*pool.map(code_or_error, *zip(*wanted, strict=True))]
-    rows: list[tuple[str, ...]] = [HEAD]
+    print(ROW.format(*HEAD))
     spills, misses = list[str](), list[str]()
     for (kernel, target), code in zip(wanted, codes, strict=True):
         name = f"{uses[kernel]}: {kernel.kernel} on {target}"
-        cells = ("does not compile", "", "") if isinstance(code, str) else map(str, code)
-        rows.append((uses[kernel], kernel.kernel, str(target), *cells))
+        resources = ("", "", "") if isinstance(code, str) else code
+        print(ROW.format(uses[kernel], kernel.kernel, str(target), *resources))
         if isinstance(code, str):
             misses.append(f"{name} does not compile: {code}")
             continue
@@ -58,7 +59,6 @@ def main(words: list[str]) -> None:
             misses.append(f"{name} shares {code.shared} bytes")
         if code.spilled and target in CHECKED:
             spills.append(f"{name} spills {code.spilled} bytes")
-    print(text_table(rows))
     version = installed("triton")
     if version.startswith(f"{CHECKED_WITH}."):
         misses += spills

@@ -20,15 +20,15 @@ from optimized.tiny.tasks import REPEAT, Fact, facts, hidden
 
 
 def needle(
-    on: TokenizedCorpus, seed: int, length: int, distractors: int = 0
+    corpus: TokenizedCorpus, seed: int, length: int, distractors: int = 0
 ) -> tuple[list[int], Fact]:
     """Return `length` tokens of held-out text, and a fact that is hidden in it with distractors.
 
     Seeds of training are strings, so no integer seed repeats a training sample.
     """
     rng = Random(seed)
-    known = facts(rng, 1 + distractors, on.words)
-    pieces = hidden(on, rng, known, length, "heldout")
+    known = facts(rng, 1 + distractors, corpus.words)
+    pieces = hidden(corpus, rng, known, length, "heldout")
     return [token for text, _ in pieces for token in text], rng.choice(known)
 
 
@@ -45,7 +45,7 @@ def greedy_matches(model: LlamaForCausalLM, prompt: list[int], answer: list[int]
 
 def needle_accuracy(
     model: LlamaForCausalLM,
-    on: TokenizedCorpus,
+    corpus: TokenizedCorpus,
     length: int = 1024,
     seeds: Iterable[int] = range(200),
     distractors: int = 0,
@@ -54,38 +54,38 @@ def needle_accuracy(
     """Return the share of needles that greedy generation finds; `length` excludes the question."""
     found = []
     for seed in seeds:
-        context, fact = needle(on, seed, length, distractors)
-        prompt = [on.begin, *context, *on.ids("\n" + fact.question(restated))]
-        found.append(bool(greedy_matches(model, prompt, on.ids(fact.answer())).all()))
+        context, fact = needle(corpus, seed, length, distractors)
+        prompt = [corpus.begin, *context, *corpus.ids("\n" + fact.question(restated))]
+        found.append(bool(greedy_matches(model, prompt, corpus.ids(fact.answer())).all()))
     return sum(found) / len(found)
 
 
 def repeat_accuracy(
     model: LlamaForCausalLM,
-    on: TokenizedCorpus,
+    corpus: TokenizedCorpus,
     length: int = 512,
     seeds: Iterable[int] = range(20),
 ) -> float:
     """Return the share of a context's tokens that the model predicts when asked to repeat it."""
     right = []
     for seed in seeds:
-        context = on.passage(Random(seed), length, "heldout")
-        prompt = [on.begin, *context, *on.ids(REPEAT)]
+        context = corpus.passage(Random(seed), length, "heldout")
+        prompt = [corpus.begin, *context, *corpus.ids(REPEAT)]
         right.append(greedy_matches(model, prompt, context).double().mean().item())
     return sum(right) / len(right)
 
 
 @torch.inference_mode()
 def bits_per_byte(
-    model: LlamaForCausalLM, on: TokenizedCorpus, length: int = 1024, most: int | None = None
+    model: LlamaForCausalLM, corpus: TokenizedCorpus, length: int = 1024, most: int | None = None
 ) -> float:
     """Return the bits per byte of held-out files, in independent windows of `length` tokens."""
     nats, count = 0.0, 0
-    for text in islice(on.windows("heldout", length), 0, None, 1 if most is None else 37):
-        row = torch.tensor([[on.begin, *text]], device=model.device)
+    for text in islice(corpus.windows("heldout", length), 0, None, 1 if most is None else 37):
+        row = torch.tensor([[corpus.begin, *text]], device=model.device)
         logits = model(input_ids=row, use_cache=False).logits[0, :-1]
         nats += cross_entropy(logits.float(), row[0, 1:], reduction="sum").item()
-        count += sum(on.sizes[token] for token in text)
+        count += sum(corpus.sizes[token] for token in text)
         if most is not None and (most := most - 1) <= 0:
             break
     return nats / log(2) / count
@@ -93,15 +93,15 @@ def bits_per_byte(
 
 def main(folder: Path) -> None:
     """Print every figure."""
-    model, on = LlamaForCausalLM.from_pretrained(folder).eval(), TokenizedCorpus(folder)
+    model, corpus = LlamaForCausalLM.from_pretrained(folder).eval(), TokenizedCorpus(folder)
     for length, distractors, restated in product((256, 512, 1024, 1900), (0, 3), (False, True)):
-        share = needle_accuracy(model, on, length, range(200), distractors, restated)
+        share = needle_accuracy(model, corpus, length, range(200), distractors, restated)
         way = "restated" if restated else "asked"
         print(f"needles, {length} tokens, {distractors} others, {way}: {share:.1%}")
     for length in (256, 512, 950):
-        print(f"repeats {length} tokens: {repeat_accuracy(model, on, length):.1%}")
+        print(f"repeats {length} tokens: {repeat_accuracy(model, corpus, length):.1%}")
     for length in (512, 1024, 2047):
-        print(f"bits per byte, windows of {length}: {bits_per_byte(model, on, length):.3f}")
+        print(f"bits per byte, windows of {length}: {bits_per_byte(model, corpus, length):.3f}")
 
 
 if __name__ == "__main__":

@@ -20,13 +20,13 @@ def main() -> None:
     parser.add_argument("model", type=Path, help="folder of the model, and of its gates")
     given = parser.parse_args()
     model = attach(LlamaForCausalLM.from_pretrained(given.model).eval())
-    on, prompts = TokenizedCorpus(given.model), []
+    corpus, prompts = TokenizedCorpus(given.model), []
     for index in range(30):
         rng = Random(f"gate 0 {index}")
-        pieces = hidden(on, rng, facts(rng, rng.randint(0, 6), on.words), length=960)
-        tokens = [on.begin, *(token for text, _ in pieces for token in text)]
+        pieces = hidden(corpus, rng, facts(rng, rng.randint(0, 6), corpus.words), length=960)
+        tokens = [corpus.begin, *(token for text, _ in pieces for token in text)]
         prompts.append(torch.tensor([tokens]))
-    asking = torch.tensor(on.ids(REPEAT))
+    asking = torch.tensor(corpus.ids(REPEAT))
     # a quarter of the recipe's learning rate, since the loss is a sum over heads, here four
     how = dict(steps=1000, sample=2048, rate=0.05, spread=1.0)
     gates = learn_gates(model, prompts, 0, prompt=asking, **how)

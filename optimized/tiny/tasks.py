@@ -5,6 +5,7 @@ because they are few, and the statement of a fact weighs less because it is rand
 """
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from random import Random
 from typing import NamedTuple
 
@@ -48,6 +49,11 @@ def word(rng: Random, syllables: int) -> str:
     return "".join(rng.choice("bdfgklmnprstvz") + rng.choice("aeiou") for _ in range(syllables))
 
 
+def line_of_words(rng: Random, count: int) -> str:
+    """Return `count` random words of one to four syllables."""
+    return " ".join(word(rng, rng.randint(1, 4)) for _ in range(count))
+
+
 def name(rng: Random, words: Sequence[str]) -> str:
     """Return a name of random words: one, one with a digit, or two."""
     kind = rng.random()
@@ -71,130 +77,124 @@ def facts(rng: Random, count: int, words: Sequence[str] = ()) -> list[Fact]:
     return list(found.values())
 
 
-def question_and_answer(on: TokenizedCorpus, fact: Fact, rng: Random) -> list[Piece]:
-    """Return a question about a fact, in one of two forms, and its answer."""
-    return [
-        (on.ids(fact.question(rng.random() < 0.5)), FACTS),
-        (on.ids(fact.answer()), ANSWER),
-    ]
+def questions(corpus: TokenizedCorpus, rng: Random, known: list[Fact]) -> list[Piece]:
+    """Return a question about each fact, in one of two forms, and its answer."""
+    pieces: list[Piece] = []
+    for fact in known:
+        pieces.append((corpus.ids(fact.question(rng.random() < 0.5)), FACTS))
+        pieces.append((corpus.ids(fact.answer()), ANSWER))
+    return pieces
 
 
-def dense(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
+def dense(corpus: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
     """Return many small documents: a few facts between lines of text, and two questions on each."""
     pieces: list[Piece] = []
     most = min(10, 2 + length // 100)
     while sum(len(text) for text, _ in pieces) < length:
-        known = facts(rng, rng.randint(2, most), on.words)
+        known = facts(rng, rng.randint(2, most), corpus.words)
         for fact in known:
             if rng.random() < 0.4:
-                text = on.passage(rng, rng.randint(10, 40 + length // 10))
-                ends = [place for place, token in enumerate(text) if token in on.breaks]
-                pieces.append((text[: ends[-1] + 1] if ends else on.ids("\n"), 1.0))
-            pieces.append((on.ids(fact.stated()), FACTS))
+                text = corpus.passage(rng, rng.randint(10, 40 + length // 10))
+                ends = [i for i, token in enumerate(text, 1) if token in corpus.breaks]
+                pieces.append((text[: ends[-1]] if ends else corpus.ids("\n"), 1.0))
+            pieces.append((corpus.ids(fact.stated()), FACTS))
         for _ in range(2):
-            for fact in rng.sample(known, len(known)):
-                pieces += question_and_answer(on, fact, rng)
-        pieces.append((on.ids("\n"), 1.0))
+            pieces += questions(corpus, rng, rng.sample(known, len(known)))
+        pieces.append((corpus.ids("\n"), 1.0))
     return pieces
 
 
-def recall(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
+def recall(corpus: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
     """Return very small documents: only a few facts, and three questions on each."""
     pieces: list[Piece] = []
     while sum(len(text) for text, _ in pieces) < length:
-        known = facts(rng, rng.randint(2, 6), on.words)
-        pieces += [(on.ids(fact.stated()), FACTS) for fact in known]
-        for fact in rng.sample(known * 3, 3 * len(known)):
-            pieces += question_and_answer(on, fact, rng)
-        pieces.append((on.ids("\n"), 1.0))
+        known = facts(rng, rng.randint(2, 6), corpus.words)
+        pieces += [(corpus.ids(fact.stated()), FACTS) for fact in known]
+        pieces += questions(corpus, rng, rng.sample(known * 3, 3 * len(known)))
+        pieces.append((corpus.ids("\n"), 1.0))
     return pieces
 
 
-def cycle(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
+def cycle(corpus: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
     """Return a list of names, repeated in the same order."""
-    line = [on.ids(name(rng, on.words) + "\n") for _ in range(rng.randint(4, 20))]
+    line = [corpus.ids(name(rng, corpus.words) + "\n") for _ in range(rng.randint(4, 20))]
     size = sum(map(len, line))
-    again = [(each, 1.0) for each in line] * (length // size)
-    return [*((each, FACTS) for each in line), *again]
+    return [(text, FACTS) for text in line] + [(text, 1.0) for text in line] * (length // size)
 
 
 def hidden(
-    on: TokenizedCorpus, rng: Random, known: list[Fact], length: int, split: Split = "train"
+    corpus: TokenizedCorpus, rng: Random, known: list[Fact], length: int, split: Split = "train"
 ) -> list[Piece]:
     """Return `length` tokens of a split with facts between its lines, at random positions."""
-    lines = [on.ids(fact.stated()) for fact in known]
-    text = on.passage(rng, length - sum(map(len, lines)), split)
-    breaks = [0, *(place + 1 for place, token in enumerate(text) if token in on.breaks)]
-    places = sorted(rng.choice(breaks) for _ in known)
-    first, *ends = [*places, len(text)]
-    pieces: list[Piece] = [(text[:first], 1.0)]
-    for line, start, end in zip(lines, places, ends, strict=True):
+    lines = [corpus.ids(fact.stated()) for fact in known]
+    text = corpus.passage(rng, length - sum(map(len, lines)), split)
+    breaks = [0, *(i for i, token in enumerate(text, 1) if token in corpus.breaks)]
+    cuts = [*sorted(rng.choice(breaks) for _ in known), len(text)]
+    pieces: list[Piece] = [(text[: cuts[0]], 1.0)]
+    for line, (start, end) in zip(lines, pairwise(cuts), strict=True):
         pieces += [(line, FACTS), (text[start:end], 1.0)]
     return pieces
 
 
-def with_questions(
-    on: TokenizedCorpus, rng: Random, known: list[Fact], pieces: list[Piece]
+def found_facts(
+    corpus: TokenizedCorpus, rng: Random, length: int, count: int, room: int
 ) -> list[Piece]:
-    """Return the pieces of a text with questions on its facts appended."""
-    pieces.append((on.ids("\n"), 1.0))
-    for fact in rng.sample(known, len(known)):
-        pieces += question_and_answer(on, fact, rng)
-    return pieces
+    """Return facts hidden in a long text, with a question on each at its end."""
+    known = facts(rng, count, corpus.words)
+    pieces = [*hidden(corpus, rng, known, length - room * count), (corpus.ids("\n"), 1.0)]
+    return pieces + questions(corpus, rng, rng.sample(known, count))
 
 
-def needles(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
+def needles(corpus: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
     """Return a few facts hidden in a long text, with questions at its end."""
-    known = facts(rng, rng.randint(1, 1 + length // 200), on.words)
-    return with_questions(on, rng, known, hidden(on, rng, known, length - 60 * len(known)))
+    return found_facts(corpus, rng, length, rng.randint(1, 1 + length // 200), 60)
 
 
-def haystack(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
+def haystack(corpus: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
     """Return many facts hidden in a long text, with one question on each at its end."""
-    known = facts(rng, length // 80, on.words)
-    return with_questions(on, rng, known, hidden(on, rng, known, length - 20 * len(known)))
+    return found_facts(corpus, rng, length, length // 80, 20)
 
 
-def repeat(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
+def repeat(corpus: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
     """Return a context, a request to repeat it, and the repeated context."""
     size = rng.randint(length // 4, length * 3 // 4)
     if rng.random() < 0.3:
-        made = (word(rng, rng.randint(1, 4)) for _ in range(size // 3 + 1))
-        context = on.ids(" ".join(made))[:size]
+        context = corpus.ids(line_of_words(rng, size // 3 + 1))[:size]
         pieces: list[Piece] = [(context, FACTS)]
     else:
-        pieces = hidden(on, rng, facts(rng, rng.randint(0, 1 + size // 300), on.words), size)
+        pieces = hidden(
+            corpus, rng, facts(rng, rng.randint(0, 1 + size // 300), corpus.words), size
+        )
         context = [token for text, _ in pieces for token in text]
     if rng.random() < 0.5:
-        return [*pieces, (on.ids(REPEAT), 1.0), (context, 1.0)]
+        return [*pieces, (corpus.ids(REPEAT), 1.0), (context, 1.0)]
     start = rng.randrange(size // 2)
     before, after = CONTINUE
-    request = [*on.ids(before), *context[start : start + 8], *on.ids(after)]
+    request = [*corpus.ids(before), *context[start : start + 8], *corpus.ids(after)]
     return [*pieces, (request, 1.0), (context[start:], 1.0)]
 
 
-def copy(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
+def copy(corpus: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
     """Return text in which earlier passages are repeated without a request."""
     text: list[int] = []
     while len(text) < length:
-        text += on.passage(rng, rng.randint(40, length // 3))
+        text += corpus.passage(rng, rng.randint(40, length // 3))
         size = rng.randint(30, length // 6)
         start = rng.randrange(max(1, len(text) - size))
         text += text[start : start + size]
     return [(text, 1.0)]
 
 
-def plain(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
+def plain(corpus: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
     """Return plain text."""
-    return [(on.passage(rng, length), 1.0)]
+    return [(corpus.passage(rng, length), 1.0)]
 
 
-def words(on: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
+def words(corpus: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
     """Return lines of random words, each line twice."""
     pieces: list[Piece] = []
     for _ in range(1 + length // 100):
-        made = (word(rng, rng.randint(1, 4)) for _ in range(rng.randint(4, length // 30)))
-        line = on.ids(" ".join(made) + "\n")
+        line = corpus.ids(line_of_words(rng, rng.randint(4, length // 30)) + "\n")
         pieces += [(line, FACTS), (line, 1.0)]
     return pieces
 
@@ -209,7 +209,7 @@ FINDING: Shares = {haystack: 3, plain: 2, dense: 1, needles: 1, repeat: 1, copy:
 copy, copying among other text, and finding facts over long distances."""
 
 
-def draw_task_row(on: TokenizedCorpus, rng: Random, length: int, shares: Shares) -> list[Piece]:
+def draw_task_row(corpus: TokenizedCorpus, rng: Random, length: int, shares: Shares) -> list[Piece]:
     """Return a row of about `length` tokens of a task that is drawn by its share."""
     (kind,) = rng.choices(list(shares), list(shares.values()))
-    return kind(on, rng, length)
+    return kind(corpus, rng, length)

@@ -8,7 +8,7 @@ import argparse
 import os
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,13 +16,84 @@ from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from optimized.tiny import MODELS
-from optimized.tiny.configs import MUON, PLANS, Plan, Stage
 from optimized.tiny.corpus_tokenizer import TokenizedCorpus
 from optimized.tiny.evaluate import bits_per_byte, needle_accuracy
-from optimized.tiny.tasks import draw_task_row
+from optimized.tiny.tasks import COPYING, FINDING, MIXED, STARTING, Shares, draw_task_row
+
+WARMUP = 50
+MUON = 0.02
 
 
-def config(plan: Plan, on: TokenizedCorpus) -> LlamaConfig:
+class Stage(NamedTuple):
+    """Training steps at one length, each of `rows` rows, with a mixture of tasks."""
+
+    length: int
+    rows: int
+    steps: int
+    shares: Shares
+
+
+class Plan(NamedTuple):
+    """The training plan of a model."""
+
+    shape: dict[str, Any]
+    """The settings of the model that differ between the two."""
+    stages: tuple[Stage, ...]
+    adam: float
+    """The learning rate of AdamW, for all weights except matrices of layers; those use `MUON`."""
+    cycles: dict[int, int]
+    """The step at which each learning rate cycle ends, and how many last steps decay to zero."""
+
+    @property
+    def steps(self) -> int:
+        """The number of steps of all stages."""
+        return sum(stage.steps for stage in self.stages)
+
+    def stage_of(self, step: int) -> Stage:
+        """Return the stage that a step belongs to."""
+        for stage in self.stages:
+            if step < stage.steps:
+                return stage
+            step -= stage.steps
+        return self.stages[-1]
+
+    def rate(self, step: int) -> float:
+        """Return the factor of the learning rates: warmup, constant and decay in every cycle."""
+        start = max((end for end in self.cycles if end <= step), default=0)
+        end = min(end for end in self.cycles if end > step)
+        return min(1.0, (step + 1 - start) / WARMUP, (end - step) / self.cycles[end])
+
+
+PLANS = {
+    "bytes": Plan(
+        dict(vocab_size=258, intermediate_size=256, tie_word_embeddings=False),
+        (
+            Stage(192, 8, 2500, COPYING),
+            Stage(256, 8, 400, MIXED),
+            Stage(512, 6, 400, MIXED),
+            Stage(1024, 4, 400, MIXED),
+            Stage(512, 8, 800, FINDING),
+            Stage(1280, 3, 1400, FINDING),
+        ),
+        0.004,
+        {3700: 200, 5900: 500},
+    ),
+    "words": Plan(
+        dict(vocab_size=2048, intermediate_size=512, tie_word_embeddings=True),
+        (
+            Stage(96, 64, 400, STARTING),
+            Stage(192, 32, 400, COPYING),
+            Stage(320, 18, 400, MIXED),
+            Stage(640, 9, 600, FINDING),
+            Stage(1280, 5, 900, FINDING),
+        ),
+        0.003,
+        {2700: 550},
+    ),
+}
+
+
+def config(plan: Plan, corpus: TokenizedCorpus) -> LlamaConfig:
     """Return the configuration of a model."""
     return LlamaConfig(
         hidden_size=256,
@@ -31,29 +102,30 @@ def config(plan: Plan, on: TokenizedCorpus) -> LlamaConfig:
         num_key_value_heads=4,
         head_dim=32,
         max_position_embeddings=2048,
-        bos_token_id=on.begin,
-        eos_token_id=on.end,
-        pad_token_id=on.end,
+        bos_token_id=corpus.begin,
+        eos_token_id=corpus.end,
+        pad_token_id=corpus.end,
         **plan.shape,
     )
 
 
-def filled(on: TokenizedCorpus, rng: Random, stage: Stage) -> tuple[list[int], list[float]]:
+def filled(corpus: TokenizedCorpus, rng: Random, stage: Stage) -> tuple[list[int], list[float]]:
     """Return the `length + 1` tokens of a row, filled with concatenated pieces, and weights."""
-    found, weights = [on.begin], [0.0]
-    while len(found) <= stage.length:
-        for text, weight in [*draw_task_row(on, rng, stage.length, stage.shares), ([on.end], 1.0)]:
-            found += text
+    tokens, weights = [corpus.begin], [0.0]
+    while len(tokens) <= stage.length:
+        pieces = draw_task_row(corpus, rng, stage.length, stage.shares)
+        for text, weight in [*pieces, ([corpus.end], 1.0)]:
+            tokens += text
             weights += [weight] * len(text)
-    return found[: stage.length + 1], weights[: stage.length + 1]
+    return tokens[: stage.length + 1], weights[: stage.length + 1]
 
 
-def batch(on: TokenizedCorpus, plan: Plan, step: int) -> tuple[Tensor, Tensor]:
+def batch(corpus: TokenizedCorpus, plan: Plan, step: int) -> tuple[Tensor, Tensor]:
     """Return the tokens of a step and their weights."""
     stage = plan.stage_of(step)
-    rngs = (Random(f"0 {step} {place}") for place in range(stage.rows))
-    found, weights = zip(*(filled(on, rng, stage) for rng in rngs), strict=True)
-    return torch.tensor(found), torch.tensor(weights)
+    rngs = (Random(f"0 {step} {row}") for row in range(stage.rows))
+    tokens, weights = zip(*(filled(corpus, rng, stage) for rng in rngs), strict=True)
+    return torch.tensor(tokens), torch.tensor(weights)
 
 
 def optimizers(model: LlamaForCausalLM, plan: Plan) -> dict[str, torch.optim.Optimizer]:
@@ -61,21 +133,12 @@ def optimizers(model: LlamaForCausalLM, plan: Plan) -> dict[str, torch.optim.Opt
 
     Muon orthogonalises in bfloat16, which is slow on a CPU that emulates it.
     """
-    inside = [weight for weight in model.model.layers.parameters() if weight.ndim == 2]
-    taken = {id(weight) for weight in inside}
-    rest = [weight for weight in model.parameters() if id(weight) not in taken]
+    matrices = [weight for weight in model.model.layers.parameters() if weight.ndim == 2]
+    rest = [x for x in model.parameters() if not any(x is matrix for matrix in matrices)]
     return {
-        "muon": torch.optim.Muon(inside, lr=MUON, weight_decay=0.02),
+        "muon": torch.optim.Muon(matrices, lr=MUON, weight_decay=0.02),
         "adam": torch.optim.AdamW(rest, lr=plan.adam, betas=(0.9, 0.95), weight_decay=0.0),
     }
-
-
-def export(model: LlamaForCausalLM, folder: Path) -> None:
-    """Write a pretrained model, with weights in float16 and float32 as the dtype of computation."""
-    model.half().save_pretrained(folder)
-    shape = LlamaConfig.from_pretrained(folder)
-    shape.dtype = torch.float32
-    shape.save_pretrained(folder)
 
 
 def main() -> None:
@@ -84,50 +147,50 @@ def main() -> None:
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("--checkpoint", type=Path, required=True, help="the file to resume from")
     parser.add_argument("--bf16", action="store_true", help="slower on a CPU that emulates it")
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.manual_seed(0)
     device: Any = "cuda" if torch.cuda.is_available() else "cpu"
-    folder, plan = MODELS[given.model], PLANS[given.model]
-    on = TokenizedCorpus(folder)
-    model = LlamaForCausalLM(config(plan, on)).to(device)
-    chosen = optimizers(model, plan)
-    rates = {"muon": MUON, "adam": plan.adam}
+    folder, plan = MODELS[options.model], PLANS[options.model]
+    corpus = TokenizedCorpus(folder)
+    model = LlamaForCausalLM(config(plan, corpus)).to(device)
+    parts: dict[str, Any] = {"model": model, **optimizers(model, plan)}
     start, losses = 0, []
-    if given.checkpoint.exists():
-        state: dict[str, Any] = torch.load(given.checkpoint, map_location=device)
-        start = state["step"]
-        model.load_state_dict(state["model"])
-        for name, optimizer in chosen.items():
-            optimizer.load_state_dict(state[name])
+    if options.checkpoint.exists():
+        state: dict[str, Any] = torch.load(options.checkpoint, map_location=device)
+        start = state.pop("step")
+        for name, part in parts.items():
+            part.load_state_dict(state[name])
     for step in range(start, plan.steps):
-        found, weights = (part.to(device) for part in batch(on, plan, step))
-        with torch.autocast(found.device.type, torch.bfloat16, enabled=given.bf16):
-            logits = model(input_ids=found[:, :-1], use_cache=False).logits
-        each = cross_entropy(logits.float().flatten(0, 1), found[:, 1:].flatten(), reduction="none")
+        tokens, weights = (part.to(device) for part in batch(corpus, plan, step))
+        with torch.autocast(tokens.device.type, torch.bfloat16, enabled=options.bf16):
+            logits = model(input_ids=tokens[:, :-1], use_cache=False).logits
+        flat = logits.float().flatten(0, 1), tokens[:, 1:].flatten()
+        nats = cross_entropy(*flat, reduction="none")
         scale = weights[:, 1:].flatten()
-        loss = (each * scale).sum() / scale.sum()
+        loss = (nats * scale).sum() / scale.sum()
         loss.backward()
-        for name, optimizer in chosen.items():
-            for group in optimizer.param_groups:
-                group["lr"] = rates[name] * plan.rate(step)
-            optimizer.step()
-            optimizer.zero_grad()
-        losses.append((loss.item(), each[scale == scale.max()].mean().item()))
+        for name, rate in (("muon", MUON), ("adam", plan.adam)):
+            for group in parts[name].param_groups:
+                group["lr"] = rate * plan.rate(step)
+            parts[name].step()
+            parts[name].zero_grad()
+        losses.append((loss.item(), nats[scale == scale.max()].mean().item()))
         done = step + 1
         if done % 20 == 0:
             mean, answers = torch.tensor(losses[-20:]).mean(0).tolist()
             print(f"step {done}: loss {mean:.3f}, answers {answers:.3f}", flush=True)
         if done % 200 == 0:
             length = plan.stage_of(step).length
-            share = needle_accuracy(model, on, min(length, 1900) - 60, range(20))
-            bits = bits_per_byte(model, on, length, most=20)
+            share = needle_accuracy(model, corpus, min(length, 1900) - 60, range(20))
+            bits = bits_per_byte(model, corpus, length, most=20)
             print(f"        {share:.0%} of needles, {bits:.3f} bits a byte", flush=True)
         if done % 100 == 0 or done == plan.steps:
-            kept = {name: optimizer.state_dict() for name, optimizer in chosen.items()}
-            beside = given.checkpoint.with_suffix(".part")
-            torch.save({"step": done, "model": model.state_dict()} | kept, beside)
-            os.replace(beside, given.checkpoint)
-    export(model, folder)
+            beside = options.checkpoint.with_suffix(".part")
+            torch.save({"step": done} | {x: part.state_dict() for x, part in parts.items()}, beside)
+            os.replace(beside, options.checkpoint)
+    model.half().save_pretrained(folder)
+    model.config.dtype = torch.float32  # of computation; the file has float16
+    model.config.save_pretrained(folder)
 
 
 if __name__ == "__main__":

@@ -191,36 +191,3 @@ def hex_decode(queries: Tensor, cache: kv.HexCache, keys: Tensor, values: Tensor
     pairs = zip(hex_read(cache), (keys, values), strict=True)
     longer = (torch.cat(pair, -2) for pair in pairs)
     return F.scaled_dot_product_attention(queries, *longer, enable_gqa=True)
-
-
-def grouped(x: Tensor) -> list[Tensor]:
-    """Quantise the last axis in groups of 32, and pack."""
-    codes, *scales = quantise(x.unflatten(-1, (-1, 32)), 4)
-    return [pack_bits(codes.flatten(-2), 4), *scales]
-
-
-@row(
-    lambda tokens, dtype: layer(tokens, dtype) | dict(bits=4),
-    LAYER,
-    compared=lambda cache: cache[4:10],
-)
-def kivi_prefill(keys: Tensor, values: Tensor, bits: int) -> list[Tensor]:
-    """Quantise blocks of 32 keys by channel, and values but the last 32 by token."""
-    assert bits == 4
-    return grouped(keys.unflatten(2, (-1, 32)).mT.contiguous()) + grouped(values[:, :, :-32])
-
-
-def ungrouped(words: Tensor, steps: Tensor, minima: Tensor, length: int) -> Tensor:
-    """Return what `grouped` was given."""
-    codes = unpack_bits(words, 4, length).unflatten(-1, (-1, 32))
-    return dequantise(codes, steps, minima).flatten(-2)
-
-
-@row(lambda tokens, dtype: dict(cache=kv.kivi_prefill(**layer(tokens, dtype), bits=4)), LAYER)
-def kivi_read(cache: kv.KiviCache) -> tuple[Tensor, Tensor]:
-    """Restore both, and append what is exact."""
-    keys = ungrouped(cache.key_words, cache.key_steps, cache.key_minima, 32).mT.flatten(2, 3)
-    values = ungrouped(cache.value_words, cache.value_steps, cache.value_minima, WIDTH)
-    both = (keys, cache.residual_keys), (values, cache.residual_values)
-    old, new = (torch.cat([x.to(exact.dtype), exact], -2) for x, exact in both)
-    return old, new
