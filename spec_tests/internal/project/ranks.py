@@ -2,14 +2,12 @@
 
 import os
 import pickle
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
@@ -21,7 +19,6 @@ from optimized import distributed
 
 MOST = 4
 TIMEOUT = 30
-FILE = Path(str(distributed.__file__))
 Calls = list[tuple[str, dict[str, Any]]]
 
 
@@ -43,31 +40,20 @@ def counted() -> Iterator[list[int]]:
         yield sent
 
 
-def mutated(old: str, new: str) -> ModuleType:
-    """Return `optimized.distributed` with one line of its source changed."""
-    text = FILE.read_text()
-    assert text.count(old) == 1, f"stale: {old!r} stands {text.count(old)} times"
-    module = ModuleType("optimized.distributed_mutant")
-    sys.modules[module.__name__] = module
-    exec(compile(text.replace(old, new), str(FILE), "exec"), vars(module))
-    return module
-
-
 def serve(number: int, meeting: str, pipe: Any) -> None:
     """Run the calls from a pipe; send back each result or error, and what the call sent."""
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=number, world_size=MOST)
     groups = {size: dist.new_group(range(size)) for size in range(1, MOST + 1)}
-    while asked := pipe.recv_bytes():
-        size, mutant, threads, calls = pickle.loads(asked)
+    while message := pipe.recv_bytes():
+        size, threads, calls = pickle.loads(message)
         torch.set_num_threads(threads)
-        module, answers = mutated(*mutant) if mutant else distributed, []
+        answers = []
         for name, arguments in calls:
-            group = groups[size] if number < size else dist.GroupMember.NON_GROUP_MEMBER
             with counted() as sent:
                 try:
-                    answer = getattr(module, name)(**arguments, group=group)
+                    answer = getattr(distributed, name)(**arguments, group=groups[size])
                 except (TypeError, ValueError) as error:
                     answer = error
             answers.append((answer, sent))
@@ -83,33 +69,24 @@ class World:
         context.set_forkserver_preload([__name__])
         pipes = [context.Pipe() for _ in range(MOST)]
         self.pipes = [mine for mine, _ in pipes]
-        place = str(Path(folder, "meeting"))
+        meeting = str(Path(folder, "meeting"))
         self.ranks = [
-            context.Process(target=serve, args=(number, place, theirs), daemon=True)
+            context.Process(target=serve, args=(number, meeting, theirs), daemon=True)
             for number, (_, theirs) in enumerate(pipes)
         ]
         for rank in self.ranks:
             rank.start()
 
-    def call(
-        self, calls: list[Calls], mutant: tuple[str, str] | None = None, threads: int = 1
-    ) -> list[list[tuple[Any, list[int]]]]:
+    def call(self, calls: list[Calls], threads: int = 1) -> list[list[tuple[Any, list[int]]]]:
         """Return, for each rank, the result of each call and what it sent to other ranks."""
         for pipe, mine in zip(self.pipes, calls, strict=False):
             # by value: multiprocessing's own pickler shares a file for each tensor
-            pipe.send_bytes(pickle.dumps((len(calls), mutant, threads, mine)))
+            pipe.send_bytes(pickle.dumps((len(calls), threads, mine)))
         answers = []
         for pipe in self.pipes[: len(calls)]:
             assert pipe.poll(TIMEOUT), "a rank waits for another"
             answers.append(pickle.loads(pipe.recv_bytes()))
         return answers
-
-    def end(self) -> None:
-        """Stop all ranks."""
-        for pipe in self.pipes:
-            pipe.send_bytes(b"")
-        for rank in self.ranks:
-            rank.join(TIMEOUT)
 
 
 @contextmanager
@@ -120,7 +97,10 @@ def started_ranks() -> Iterator[World]:
         try:
             yield started
         finally:
-            started.end()
+            for pipe in started.pipes:
+                pipe.send_bytes(b"")
+            for rank in started.ranks:
+                rank.join(TIMEOUT)
 
 
 def sharded(x: Tensor | None, heads: tuple[int, ...], axis: int = -2) -> list[Tensor | None]:
