@@ -9,10 +9,11 @@ that no rank blocks.
 """
 
 from collections.abc import Callable
+from functools import partial
 from hashlib import blake2b
 from importlib import import_module
 from numbers import Real
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -57,8 +58,9 @@ DIGITS = {2: (8, 8), 4: (11, 11, 10), 8: (11, 11, 11, 11, 10, 10)}
 """Bits of each digit of a key, by the bytes of the key; each digit takes one exchange of counts."""
 
 HUB = HubSettings()
+T = TypeVar("T")
 
-NO_HEAD, NO_STRETCH = -2, -1  # sentinels for the start of the common stretch of content
+NO_HEAD, NO_STRETCH = (-2, -2), (-1, -1)  # in place of the ends of the common stretch of content
 
 
 @requires(bounded)
@@ -156,33 +158,30 @@ def hubkv_refine(
     def hold() -> tuple[int, int]:
         _hold_refine((scores, ratio, protected), named)
         if not scores.shape[:-1].numel():
-            return NO_HEAD, NO_HEAD
-        found = common_content_slice(protected, scores.shape[-1])
-        return (found.start, found.stop) if found else (NO_STRETCH, NO_STRETCH)
+            return NO_HEAD
+        content = common_content_slice(protected, scores.shape[-1])
+        return (content.start, content.stop) if content else NO_STRETCH
 
     ranks, notes = check_on_all(group, hold, "scores", scores, -2, dict(ratio=ratio) | named)
     scores = scores.contiguous()
     if kernel := _kernel(scores, radius):
         with gpu_context((scores,)):
-            return run_on_all(ranks.group, lambda: kernel(scores, ratio, protected, knobs, ranks))
-    stretches = {note for note in notes if note[0] != NO_HEAD}
-    start, stop = stretches.pop() if len(stretches) == 1 else (NO_STRETCH, NO_STRETCH)
-    stretch = None if start == NO_STRETCH else slice(start, stop)
+            refine = partial(kernel, scores, ratio, protected, knobs, ranks)
+            return run_on_all(ranks.group, refine)
+    stretches = {*notes} - {NO_HEAD}
+    ends = stretches.pop() if len(stretches) == 1 else NO_STRETCH
+    stretch = None if ends == NO_STRETCH else slice(*ends)
     if stretch is None and protected is None:
         protected = torch.zeros_like(scores, dtype=torch.bool)
     everyone = ranks.gather(_selectivity(scores, protected, stretch, epsilon, ranks))
     weights = vector.head_weights(everyone, tau, minimum, maximum)
-    mine = (
-        weights[..., ranks.mine].flatten(0, -2) if weights.ndim > 1 else weights[None, ranks.mine]
-    )
+    mine = torch.atleast_2d(weights[..., ranks.mine]).flatten(0, -2)
 
     def weigh(slab: slice, _: Content) -> Tensor:
         return mine[slab]
 
-    def refine() -> Tensor:
-        return refine_by(weigh, scores, protected, stretch, float(ratio) ** power, radius, gamma)
-
-    return run_on_all(ranks.group, refine)
+    settings = weigh, scores, protected, stretch, float(ratio) ** power, radius, gamma
+    return run_on_all(ranks.group, partial(refine_by, *settings))
 
 
 @requires(scoped)
@@ -255,7 +254,7 @@ def retain(
     last, missing, shields = _last_keys(keys, budgets.flatten(), shields.flatten(), ranks.group)
     require_budget_covers_protected(ratio, budgets, shields.view(budgets.shape))
     keys = keys.view(len(keys), layers, shape[-1] // max(1, layers))
-    ties = ranks.stack((keys == last[:, None, None]).sum(-1)).movedim(0, -1)
+    ties = gather_tensors((keys == last[:, None, None]).sum(-1), ranks.group).movedim(0, -1)
     before = (ties.flatten(1).cumsum(-1).view(ties.shape) - ties)[..., ranks.number]
     quota = (missing[:, None] - before).clamp(min=0).flatten()
     kept = torch.zeros_like(keys, dtype=torch.bool)
@@ -277,16 +276,13 @@ class Ranks(NamedTuple):
         end = sum(self.heads[: self.number + 1])
         return slice(end - self.heads[self.number], end)
 
-    def stack(self, x: Tensor) -> Tensor:
-        """Return the tensors of all ranks, which have one shape, stacked on a new first axis."""
-        return gather_tensors(x, self.group)
-
     def gather(self, x: Tensor, axis: int = -1) -> Tensor:
         """Return the tensors of all ranks joined along the axis of heads."""
         x = x.movedim(axis, 0)
         padded = x.new_zeros(max(self.heads), *x.shape[1:])
         padded[: len(x)] = x
-        parts = [part[:held] for part, held in zip(self.stack(padded), self.heads, strict=True)]
+        everyone = gather_tensors(padded, self.group)
+        parts = [part[:count] for part, count in zip(everyone, self.heads, strict=True)]
         return torch.cat(parts).movedim(0, axis).contiguous()
 
 
@@ -313,27 +309,25 @@ def check_on_all(
         raise ValueError(f"group must be an initialised group that this rank is in, got {group}")
     group = group or dist.group.WORLD
     assert group is not None
-    note, heads, described, error = (0, 0), 0, {}, None
-    try:
-        note = hold() or note
+    note, error = result_or_refusal(hold)
+    heads, arguments = 0, {name: None, **same}
+    if error is None:
         shape = list(tensor.shape)
         heads = shape.pop(axis) if len(shape) >= -axis else 1
-        described = {name: (shape, tensor.dtype, tensor.device.type), **same}
-    except (TypeError, ValueError) as refusal:
-        error = refusal
-    words = [digest(described.get(what)) for what in (name, *same)]
-    header = torch.tensor([error is not None, heads, *note, *words])
+        arguments[name] = shape, tensor.dtype, tensor.device.type
+    digests = map(digest, arguments.values())
+    header = torch.tensor([error is not None, heads, *(note or (0, 0)), *digests])
     table = gather_tensors(header.to(exchange_device(group)), group).tolist()
     if any(row[0] for row in table):
         refuse(group, error)
-    for place, what in enumerate((name, *same), 4):
-        if len({row[place] for row in table}) > 1:
-            given = gather_objects(group, described[what])
-            other = next(rank for rank, row in enumerate(table) if row[place] != table[0][place])
-            but = ", heads apart" if what == name else ""
+    for column, (argument, mine) in enumerate(arguments.items(), 4):
+        other = next((i for i, row in enumerate(table) if row[column] != table[0][column]), 0)
+        if other:
+            values = gather_objects(group, mine)
+            but = ", heads apart" if argument == name else ""
             raise ValueError(
-                f"{what} must be alike on every rank{but}, "
-                f"got {given[0]} on rank 0 and {given[other]} on rank {other}"
+                f"{argument} must be alike on every rank{but}, "
+                f"got {values[0]} on rank 0 and {values[other]} on rank {other}"
             )
     ranks = Ranks(group, dist.get_rank(group), tuple(row[1] for row in table))
     return ranks, [(row[2], row[3]) for row in table]
@@ -341,17 +335,21 @@ def check_on_all(
 
 def run_on_all(group: ProcessGroup, work: Callable[[], Tensor]) -> Tensor:
     """Return the result of `work` on this rank; raise on every rank if it fails on one."""
-    done, error = None, None
-    try:
-        done = work()
-    except (TypeError, ValueError) as refusal:
-        error = refusal
+    result, error = result_or_refusal(work)
     failed = torch.tensor([error is not None], dtype=torch.int32, device=exchange_device(group))
     dist.all_reduce(failed, group=group)
     if bool(failed):
         refuse(group, error)
-    assert done is not None
-    return done
+    assert result is not None
+    return result
+
+
+def result_or_refusal(work: Callable[[], T]) -> tuple[T | None, Exception | None]:
+    """Return the result of `work`, or the error that refuses its arguments."""
+    try:
+        return work(), None
+    except (TypeError, ValueError) as refusal:
+        return None, refusal
 
 
 def refuse(group: ProcessGroup, error: Exception | None) -> NoReturn:
@@ -359,22 +357,22 @@ def refuse(group: ProcessGroup, error: Exception | None) -> NoReturn:
     errors = gather_objects(group, error and (type(error), str(error)))
     if error:
         raise error
-    rank, (kind, text) = next((rank, what) for rank, what in enumerate(errors) if what)
+    rank, (kind, text) = next((rank, report) for rank, report in enumerate(errors) if report)
     raise kind(f"{text}, on rank {rank}")
 
 
 def gather_objects(group: ProcessGroup, mine: Any) -> list[Any]:
     """Return the objects of all ranks."""
-    found: list[Any] = [None] * dist.get_world_size(group)
-    dist.all_gather_object(found, mine, group=group)
-    return found
+    objects: list[Any] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(objects, mine, group=group)
+    return objects
 
 
 def gather_tensors(x: Tensor, group: ProcessGroup) -> Tensor:
-    """Return the tensors of all ranks, stacked on a new first axis."""
-    found = x.new_empty(dist.get_world_size(group), *x.shape)
-    dist.all_gather([*found], x.contiguous(), group=group)
-    return found
+    """Return the tensors of all ranks, which have one shape, stacked on a new first axis."""
+    tensors = x.new_empty(dist.get_world_size(group), *x.shape)
+    dist.all_gather([*tensors], x.contiguous(), group=group)
+    return tensors
 
 
 def exchange_device(group: ProcessGroup) -> torch.device:
@@ -424,27 +422,24 @@ def _last_keys(
 
     A row holds this rank's part of the keys of a pool; `shields` counts its protected entries.
     """
-    pools, dtype, shift = len(keys), keys.dtype, 8 * keys.element_size()
+    pools, least, shift = len(keys), torch.iinfo(keys.dtype).min, 8 * keys.element_size()
     pool = torch.arange(pools, device=keys.device)[:, None].expand(keys.shape)
-    found, missing, total = torch.zeros_like(budgets), budgets, shields
-    for step, bits in enumerate(DIGITS[keys.element_size()]):
+    dtype, keys = keys.dtype, keys ^ least
+    last, missing, protected = torch.zeros_like(budgets), budgets, shields
+    for bits in DIGITS[keys.element_size()]:
         bins, shift = 1 << bits, shift - bits
-        digit = (keys >> shift).long()
-        digit = digit + bins // 2 if step == 0 else digit & (bins - 1)  # the first has the sign bit
-        here = (pool * bins + digit).flatten()
-        counts = torch.bincount(here, minlength=pools * bins).view(pools, bins).flip(-1)
-        if step == 0:
-            counts = torch.cat([counts, shields[:, None]], -1)
-        dist.all_reduce(counts, group=group)
-        if step == 0:
-            counts, total = counts[:, :bins], counts[:, bins]
+        digit = (keys >> shift).long() & (bins - 1)
+        index = (pool * bins + digit).flatten()
+        counts = torch.bincount(index, minlength=pools * bins).view(pools, bins).flip(-1)
+        sums = torch.cat([counts, shields[:, None]], -1)
+        dist.all_reduce(sums, group=group)
+        counts, protected = sums[:, :-1], sums[:, -1]
         short = counts.cumsum(-1) < missing[:, None]
         missing = missing - (counts * short).sum(-1)
-        last = bins - 1 - short.sum(-1)
-        found = last - bins // 2 if step == 0 else found << bits | last
-        alive = digit == last[pool]
+        found = bins - 1 - short.sum(-1)
+        last, alive = last << bits | found, digit == found[pool]
         keys, pool = keys[alive], pool[alive]
-    return found.to(dtype), missing, total
+    return (last + least).to(dtype), missing, protected
 
 
 _hold_weights, _hold_refine, _hold_retain = map(
