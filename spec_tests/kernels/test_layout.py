@@ -15,8 +15,6 @@ from optimized.hex_packed_layout import (
     TILE,
     PackedCache,
     kept_counts,
-    laid,
-    lifted,
     places,
 )
 from optimized.kernels.hex._sparse_entries import tables
@@ -28,9 +26,7 @@ from spec_tests.accuracy import assert_equal
 from spec_tests.hex.cache.strategies import MODES
 from spec_tests.kernels.hex_cache_strategy import has_blocks, wide_cache_inputs
 
-WIDTHS, BITS, KINDS = (64, 128), (2, 3, 4, 8), ("keys", "values")
 CPU = torch.device("cpu")
-every_tile = [(bits, width, kind) for bits in BITS for width in WIDTHS for kind in KINDS]
 
 
 class Elsewhere(TorchDispatchMode):
@@ -41,9 +37,9 @@ class Elsewhere(TorchDispatchMode):
         self.made: list[str] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = func(*args, **(kwargs or {}))
-        self.made += [func.__name__ for one in tensors(found) if one.device != CPU]
-        return found
+        result = func(*args, **(kwargs or {}))
+        self.made += [func.__name__ for tensor in tensors(result) if tensor.device != CPU]
+        return result
 
 
 REMEMBERED: dict[str, Any] = {
@@ -77,22 +73,6 @@ def test_what_is_remembered_is_not_of_a_callers_default_device(name):
     with torch.device("meta"):
         found = LASTING[name](CPU)
     assert {part.device for part in tensors(found)} == {CPU}
-
-
-@pytest.mark.parametrize(("bits", "width", "kind"), every_tile)
-def test_a_tile_has_a_place_for_each_bit_and_no_place_for_more(bits, width, kind):
-    found = places(bits, width, kind, CPU).flatten().sort().values
-    assert_equal(found, torch.arange(TILE * width * bits))
-
-
-@pytest.mark.parametrize(("bits", "width", "kind"), every_tile)
-def test_codes_come_back_from_tiles_of_which_the_last_is_padded(bits, width, kind):
-    generator = torch.Generator().manual_seed(bits)
-    codes = torch.randint(2**bits, (TILE + 7, width), generator=generator, dtype=torch.uint8)
-    words = laid(codes, bits, kind)
-    assert words.shape == (2, TILE * width * bits // 32)
-    assert_equal(lifted(words, bits, width, kind, TILE + 7), codes)
-    assert not lifted(words, bits, width, kind, 2 * TILE)[TILE + 7 :].any()
 
 
 every_layout = pytest.mark.parametrize("layout", [PackedCache, StackedCache])
@@ -198,12 +178,12 @@ def test_two_caches_that_go_on_from_one_leave_each_other_alone(layout, x):
 @given(with_blocks)
 def test_memory_is_taken_ahead_and_seldom(x):
     cache = x["cache"]
-    packed, places_of_it = one_by_one(cache), []
+    packed, addresses = one_by_one(cache), set()
     last = stored_bytes(PackedCache.of(cache._replace(blocks=cache.blocks[-1:])).spans)
     for _ in range(100):
         packed = packed.followed(cache.blocks[-1], packed.rest)
-        places_of_it.append(packed.spans.key_words.data_ptr())
+        addresses.add(packed.spans.key_words.data_ptr())
         tight = sum(getattr(packed.spans, name).nbytes for name in ("reach", *sum(COUNTED, ())))
         spare = 1 + packed.blocks // AHEAD
         assert tight <= stored_bytes(packed.spans) <= tight + spare * last
-    assert len(set(places_of_it)) < 30
+    assert len(addresses) < 30
