@@ -95,9 +95,9 @@ def configuration_model(tokens: int, channels: int, token_degree: int) -> Any:
 def answer(system: str, tokens: int, count: int, **settings: Any) -> None:
     """Compress a random prompt in a model of two layers, and decode some tokens."""
     from optimized import models
-    from optimized.bench.model_memory import CONFIG, KV_HEADS, model
+    from optimized.bench.model_memory import CONFIG, KV_HEADS, model, random_prompt
 
-    ids = torch.randint(1, 1000, (1, tokens), generator=torch.Generator().manual_seed(0))
+    ids = random_prompt(tokens)
     if system.startswith("fastkvzip"):
         settings |= dict(settings=dict(weights=[gate(KV_HEADS)] * CONFIG.num_hidden_layers))
     attached = model(ours=True)

@@ -136,17 +136,11 @@ def torch_attention(backend: SDPBackend, queries: Tensor, keys: Tensor, values: 
         )
 
 
-def flash(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+def flash(function: str, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Return attention by the package `flash_attn`, which has the axis of tokens before heads."""
-    package = importlib.import_module("flash_attn")
+    attend = getattr(importlib.import_module("flash_attn"), function)
     sides = (x.transpose(1, 2) for x in (queries, keys, values))
-    return package.flash_attn_func(*sides, causal=queries.shape[-2] > 1)
-
-
-def flash_cached(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Return decode attention by the package `flash_attn`, which splits a long cache."""
-    package = importlib.import_module("flash_attn")
-    return package.flash_attn_with_kvcache(*(x.transpose(1, 2) for x in (queries, keys, values)))
+    return attend(*sides, causal=queries.shape[-2] > 1)
 
 
 def flashinfer_decode(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
@@ -163,8 +157,12 @@ TORCH: Rivals = {
     name: partial(torch_attention, getattr(SDPBackend, name))
     for name in ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION", "MATH")
 }
-PROMPTS: Rivals = {**TORCH, "flash_attn": flash}
-DECODES: Rivals = {**PROMPTS, "flash_attn, split": flash_cached, "flashinfer": flashinfer_decode}
+PROMPTS: Rivals = {**TORCH, "flash_attn": partial(flash, "flash_attn_func")}
+DECODES: Rivals = {
+    **PROMPTS,
+    "flash_attn, split": partial(flash, "flash_attn_with_kvcache"),
+    "flashinfer": flashinfer_decode,
+}
 
 
 def decoding(

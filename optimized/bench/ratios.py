@@ -54,9 +54,7 @@ Row = tuple[Line, Callable[[], tuple[Call, Call]]]
 def plain_rows() -> Iterator[Row]:
     """Yield the rows against the plain ways, small sizes first."""
     for tokens, name, dtype in product(SIZES, ROWS, DTYPES):
-        if tokens <= ROWS[name].most:
-            sides = partial(plain_sides, name, tokens, dtype)
-            yield sized(name, PLAIN, tokens, dtype), sides
+        yield sized(name, PLAIN, tokens, dtype), partial(plain_sides, name, tokens, dtype)
 
 
 def plain_sides(name: str, tokens: int, dtype: torch.dtype) -> tuple[Call, Call]:

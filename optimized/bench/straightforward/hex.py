@@ -21,7 +21,6 @@ from optimized.bench.straightforward.rows import (
     normal,
     row,
 )
-from optimized.bench.straightforward.selection import marked
 
 BITS = 4
 LAYER = "8 key heads of 128, {} tokens, 4 bits"
@@ -130,7 +129,7 @@ def stored_layer(tokens: int, dtype: torch.dtype) -> Inputs:
     """Return HEX's cache of a layer as one block, without tokens in its residual buffer."""
     config = kv.hex_preset("HEX-4")
     given, drawn = layer(tokens, dtype), importance(3, 1, tokens)
-    static = kv.expander_mask(tokens, KV_HEADS * WIDTH, config.density, config.seed)
+    static = static_mask(tokens, config.density)
     dynamic = kv.h2o_mask(drawn, config.heavy, config.recent)
     block = kv.hex_compress(**given, expander=static, dynamic=dynamic, bits=BITS)
     nothing, drawn = given["keys"][..., :0, :], drawn[:, :0]
@@ -160,23 +159,6 @@ def query_and_cache(tokens: int, dtype: torch.dtype) -> Inputs:
 def hex_attention(queries: Tensor, cache: kv.HexCache) -> Tensor:
     """Restore the cache and attend."""
     return F.scaled_dot_product_attention(queries, *hex_read(cache), enable_gqa=True)
-
-
-def prompt(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return a prompt of whole blocks."""
-    queries = normal(0, 1, QUERY_HEADS, tokens, WIDTH).to(dtype)
-    config = kv.hex_preset("HEX-4")._replace(block=32, density=0.0625)
-    return dict(queries=queries) | layer(tokens, dtype) | dict(config=config)
-
-
-@row(prompt, LAYER + ", 32 query heads", most=4096, compared=lambda cache: cache.blocks[0].dynamic)
-def hex_prefill(queries: Tensor, keys: Tensor, values: Tensor, config: kv.HexConfig) -> Tensor:
-    """Mark by the mass of the prompt and compress."""
-    mass, tokens = attention_mass(queries, keys), keys.shape[-2]
-    static = static_mask(tokens, config.density)
-    dynamic = marked(mass, mass.topk(int(config.heavy * tokens), sorted=False).indices)
-    dynamic[..., tokens - config.recent :] = True
-    return hex_compress(keys, values, static, dynamic, BITS)[-1]
 
 
 def next_token(tokens: int, dtype: torch.dtype) -> Inputs:
