@@ -105,22 +105,22 @@ class Memory:
     place. A cache that holds fewer, because another one has appended, must copy its spans first.
     """
 
-    def __init__(self, spans: PackedSpans, more: tuple[int, ...]) -> None:
+    def __init__(self, spans: PackedSpans, following: tuple[int, ...]) -> None:
         self.written = [0, 0, 0]
         ahead = 2 + len(spans.lengths) // AHEAD
         empty = {}
         with torch.inference_mode(False):  # whose tensors only that mode may write
-            for names, count, new in zip(COUNTED, spans.counts, more, strict=True):
+            for names, count, new in zip(COUNTED, spans.counts, following, strict=True):
                 parts = {name: getattr(spans, name) for name in names}
                 size = count + ahead * new
                 empty |= {name: x.new_empty(size, *x.shape[1:]) for name, x in parts.items()}
         self.whole = spans._replace(memory=None, **empty)
         self.write(spans)
 
-    def fits(self, counts: tuple[int, ...], more: tuple[int, ...]) -> bool:
-        """Whether `counts` is all that is written, and a larger number fits."""
+    def fits(self, counts: tuple[int, ...], larger: tuple[int, ...]) -> bool:
+        """Whether `counts` is all that is written, and `larger` counts fit."""
         room = (len(getattr(self.whole, names[0])) for names in COUNTED)
-        enough = all(count <= most for count, most in zip(more, room, strict=True))
+        enough = all(count <= most for count, most in zip(larger, room, strict=True))
         return enough and [*counts] == self.written
 
     def write(self, spans: PackedSpans) -> None:
@@ -317,19 +317,19 @@ def places(bits: int, width: int, kind: str, device: torch.device) -> Tensor:
         group = width // 16 * (token // rows) + channel // 16
         row, within = token % rows, channel % 16
         plane = torch.where(group < 15, group // 5, bit)
-        place = torch.where(group < 15, 3 * (group % 5) + bit, 15)
+        position = torch.where(group < 15, 3 * (group % 5) + bit, 15)
         if kind == "keys":
             word, half = (plane * rows + row) * 8 + within // 2, within % 2
         else:
             word, half = (plane * (rows // 2) + row // 2) * 16 + within, row % 2
     else:
         group = width * bits // 16
-        place, within = bits * (channel // group) + bit, channel % group
+        position, within = bits * (channel // group) + bit, channel % group
         if kind == "keys":
             word, half = token * (group // 2) + within // 2, within % 2
         else:
             word, half = token // 2 * group + within, token % 2
-    return (32 * word + 16 * half + place).to(device)
+    return (32 * word + 16 * half + position).to(device)
 
 
 def laid(codes: Tensor, bits: int, kind: str) -> Tensor:

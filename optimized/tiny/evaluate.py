@@ -27,9 +27,9 @@ def needle(
     Seeds of training are strings, so no integer seed repeats a training sample.
     """
     rng = Random(seed)
-    known = facts(rng, 1 + distractors, corpus.words)
-    pieces = hidden(corpus, rng, known, length, "heldout")
-    return [token for text, _ in pieces for token in text], rng.choice(known)
+    fact_list = facts(rng, 1 + distractors, corpus.words)
+    pieces = hidden(corpus, rng, fact_list, length, "heldout")
+    return [token for text, _ in pieces for token in text], rng.choice(fact_list)
 
 
 @torch.inference_mode()

@@ -77,10 +77,10 @@ def facts(rng: Random, count: int, words: Sequence[str] = ()) -> list[Fact]:
     return list(found.values())
 
 
-def questions(corpus: TokenizedCorpus, rng: Random, known: list[Fact]) -> list[Piece]:
+def questions(corpus: TokenizedCorpus, rng: Random, fact_list: list[Fact]) -> list[Piece]:
     """Return a question about each fact, in one of two forms, and its answer."""
     pieces: list[Piece] = []
-    for fact in known:
+    for fact in fact_list:
         pieces.append((corpus.ids(fact.question(rng.random() < 0.5)), FACTS))
         pieces.append((corpus.ids(fact.answer()), ANSWER))
     return pieces
@@ -91,15 +91,15 @@ def dense(corpus: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
     pieces: list[Piece] = []
     most = min(10, 2 + length // 100)
     while sum(len(text) for text, _ in pieces) < length:
-        known = facts(rng, rng.randint(2, most), corpus.words)
-        for fact in known:
+        fact_list = facts(rng, rng.randint(2, most), corpus.words)
+        for fact in fact_list:
             if rng.random() < 0.4:
                 text = corpus.passage(rng, rng.randint(10, 40 + length // 10))
                 ends = [i for i, token in enumerate(text, 1) if token in corpus.breaks]
                 pieces.append((text[: ends[-1]] if ends else corpus.ids("\n"), 1.0))
             pieces.append((corpus.ids(fact.stated()), FACTS))
         for _ in range(2):
-            pieces += questions(corpus, rng, rng.sample(known, len(known)))
+            pieces += questions(corpus, rng, rng.sample(fact_list, len(fact_list)))
         pieces.append((corpus.ids("\n"), 1.0))
     return pieces
 
@@ -108,9 +108,9 @@ def recall(corpus: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
     """Return very small documents: only a few facts, and three questions on each."""
     pieces: list[Piece] = []
     while sum(len(text) for text, _ in pieces) < length:
-        known = facts(rng, rng.randint(2, 6), corpus.words)
-        pieces += [(corpus.ids(fact.stated()), FACTS) for fact in known]
-        pieces += questions(corpus, rng, rng.sample(known * 3, 3 * len(known)))
+        fact_list = facts(rng, rng.randint(2, 6), corpus.words)
+        pieces += [(corpus.ids(fact.stated()), FACTS) for fact in fact_list]
+        pieces += questions(corpus, rng, rng.sample(fact_list * 3, 3 * len(fact_list)))
         pieces.append((corpus.ids("\n"), 1.0))
     return pieces
 
@@ -123,13 +123,13 @@ def cycle(corpus: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:
 
 
 def hidden(
-    corpus: TokenizedCorpus, rng: Random, known: list[Fact], length: int, split: Split = "train"
+    corpus: TokenizedCorpus, rng: Random, fact_list: list[Fact], length: int, split: Split = "train"
 ) -> list[Piece]:
     """Return `length` tokens of a split with facts between its lines, at random positions."""
-    lines = [corpus.ids(fact.stated()) for fact in known]
+    lines = [corpus.ids(fact.stated()) for fact in fact_list]
     text = corpus.passage(rng, length - sum(map(len, lines)), split)
     breaks = [0, *(i for i, token in enumerate(text, 1) if token in corpus.breaks)]
-    cuts = [*sorted(rng.choice(breaks) for _ in known), len(text)]
+    cuts = [*sorted(rng.choice(breaks) for _ in fact_list), len(text)]
     pieces: list[Piece] = [(text[: cuts[0]], 1.0)]
     for line, (start, end) in zip(lines, pairwise(cuts), strict=True):
         pieces += [(line, FACTS), (text[start:end], 1.0)]
@@ -140,9 +140,9 @@ def found_facts(
     corpus: TokenizedCorpus, rng: Random, length: int, count: int, room: int
 ) -> list[Piece]:
     """Return facts hidden in a long text, with a question on each at its end."""
-    known = facts(rng, count, corpus.words)
-    pieces = [*hidden(corpus, rng, known, length - room * count), (corpus.ids("\n"), 1.0)]
-    return pieces + questions(corpus, rng, rng.sample(known, count))
+    fact_list = facts(rng, count, corpus.words)
+    pieces = [*hidden(corpus, rng, fact_list, length - room * count), (corpus.ids("\n"), 1.0)]
+    return pieces + questions(corpus, rng, rng.sample(fact_list, count))
 
 
 def needles(corpus: TokenizedCorpus, rng: Random, length: int) -> list[Piece]:

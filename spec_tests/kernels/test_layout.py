@@ -115,13 +115,13 @@ def alone(x: Any) -> bool:
 @given(x=wide_cache_inputs(modes=MODES).filter(alone))
 def test_memory_grows_by_what_lies_twice_and_by_places_alone(x):
     """Entries of the static mask in a token that is kept whole are stored twice."""
-    cache, more = x["cache"], 0
+    cache, overhead = x["cache"], 0
     for block in cache.blocks:
         width, heads = block.key_steps.shape[-1], len(block.key_steps)
         static = static_mask(cache.config, len(block.dynamic), heads * width)
         twice = int(static[block.dynamic].sum())
-        more += 2 * twice * block.kept_keys.itemsize + 8 * int(block.dynamic.sum())
-    assert stored_bytes(StackedCache.of(cache)) == stored_bytes(cache) + more
+        overhead += 2 * twice * block.kept_keys.itemsize + 8 * int(block.dynamic.sum())
+    assert stored_bytes(StackedCache.of(cache)) == stored_bytes(cache) + overhead
 
 
 def one_by_one(cache: Any, first: int = 1, layout: Any = PackedCache) -> Any:

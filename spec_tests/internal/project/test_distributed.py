@@ -164,7 +164,7 @@ def test_kernels_among_ranks_refine_to_the_bits_of_one_launch():
     home = import_module("optimized.kernels.hubkv.refine")
     scores = scores_of(10, torch.bfloat16, tokens=19)[:2, 0]
     knobs = (2, 0.5, 0.5, 0.8, 1.2, 2.0, 1e-6)
-    heads, places = (3, 0, 5), (slice(0, 3), slice(3, 3), slice(3, 8))
+    heads, parts = (3, 0, 5), (slice(0, 3), slice(3, 3), slice(3, 8))
     for protected in masks(scores.shape)[1::2]:
         assert protected is not None
         moments = []
@@ -176,16 +176,16 @@ def test_kernels_among_ranks_refine_to_the_bits_of_one_launch():
         def gather(_, axis, moments=moments):
             return torch.cat(moments, axis)
 
-        def refine(place, gather, protected=protected):
-            ranks = SimpleNamespace(heads=heads, mine=place, gather=gather)
-            part, mask = scores[:, place], protected[:, place]
+        def refine(mine, gather, protected=protected):
+            ranks = SimpleNamespace(heads=heads, mine=mine, gather=gather)
+            part, mask = scores[:, mine], protected[:, mine]
             return home.refine_among(part, 0.7, mask, kv.HubSettings(*knobs), ranks)
 
         with small_blocks(8):
-            for place in places:
+            for mine in parts:
                 with pytest.raises(Stopped):
-                    refine(place, stop)
-            together = torch.cat([refine(place, gather) for place in places], -2)
+                    refine(mine, stop)
+            together = torch.cat([refine(mine, gather) for mine in parts], -2)
             assert_equal(together, home.hubkv_refine(scores, 0.7, protected, *knobs))
 
 
