@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from optimized import HexConfig, hex_prefill, stored_bytes
 from optimized._dispatch import tensors
 from optimized.bench.launch_recorder import Operators
-from optimized.hex_packed_layout import AHEAD, COUNTED, TILE, PackedCache, laid, lifted, places
+from optimized.hex_packed_layout import AHEAD, COUNTED, TILE, PackedCache, places
 from optimized.kernels.hex._sparse_entries import tables
 from optimized.vector.hex._packed_products import fields, repeat_bit_field_masks, slots
 from optimized.vector.hex.stacked_cache import StackedCache
@@ -17,9 +17,7 @@ from spec_tests.accuracy import assert_equal
 from spec_tests.hex.cache.strategies import MODES
 from spec_tests.kernels.hex_cache_strategy import has_blocks, wide_cache_inputs
 
-WIDTHS, BITS, KINDS = (64, 128), (2, 3, 4, 8), ("keys", "values")
 CPU = torch.device("cpu")
-every_tile = [(bits, width, kind) for bits in BITS for width in WIDTHS for kind in KINDS]
 
 
 REMEMBERED: dict[str, Any] = {
@@ -43,19 +41,6 @@ def test_what_is_remembered_is_known_before_it_is_copied_to_a_gpu(name):
 def test_what_is_remembered_is_not_of_a_callers_default_device():
     with torch.device("meta"):
         assert {tensor.device for tensor in tensors(fields.__wrapped__(3))} == {CPU}
-
-
-@pytest.mark.parametrize(("bits", "width", "kind"), every_tile)
-def test_a_tile_has_a_place_for_each_bit_from_which_codes_come_back(bits, width, kind):
-    """The last tile is padded."""
-    found = places(bits, width, kind, CPU).flatten().sort().values
-    assert_equal(found, torch.arange(TILE * width * bits))
-    generator = torch.Generator().manual_seed(bits)
-    codes = torch.randint(2**bits, (TILE + 7, width), generator=generator, dtype=torch.uint8)
-    words = laid(codes, bits, kind)
-    assert words.shape == (2, TILE * width * bits // 32)
-    assert_equal(lifted(words, bits, width, kind, TILE + 7), codes)
-    assert not lifted(words, bits, width, kind, 2 * TILE)[TILE + 7 :].any()
 
 
 every_layout = pytest.mark.parametrize("layout", [PackedCache, StackedCache])
