@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
+import reference
 from reference.contract.enforce import compile_contract
 
 P = ParamSpec("P")
@@ -107,6 +108,16 @@ def parameters_of(body: Callable[..., object]) -> list[tuple[str, object, str]]:
     """Return the name, the default and the kind of each parameter of a body."""
     parameters = signature(unwrap(body)).parameters.values()
     return [(p.name, p.default, p.kind.description) for p in parameters]
+
+
+def public_bodies(package: str) -> dict[str, Any]:
+    """Return what the modules of a package define under names of the specification."""
+    return {
+        name: body
+        for home in modules(package)
+        for name, body in vars(home).items()
+        if name in reference.__all__ and getattr(body, "__module__", None) == home.__name__
+    }
 
 
 def modules(package: str) -> list[ModuleType]:

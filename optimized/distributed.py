@@ -165,10 +165,10 @@ def retain(
     Reading:
         C1, C2, C6: as in `optimized.retain`.
     """
-    settings = dict(keep=keep, ratio=ratio, scope=scope)
-    sharded = dict(scores=scores, protected=protected)
+    settings: dict[str, Any] = dict(keep=keep, ratio=ratio, scope=scope)
+    sharded: dict[str, Any] = dict(scores=scores, protected=protected)
     if scope == "head" and isinstance(keep, Tensor):
-        sharded["keep"] = settings.pop("keep")
+        sharded, settings = sharded | dict(keep=keep), dict(ratio=ratio, scope=scope)
     return of_this_rank(group, optimized.retain, hold_retain, sharded, settings)
 
 
@@ -176,7 +176,7 @@ def of_this_rank(
     group: ProcessGroup | None,
     function: Callable[..., Tensor],
     hold: Callable[..., object],
-    sharded: dict[str, Tensor | None],
+    sharded: dict[str, Any],
     settings: dict[str, Any],
 ) -> Tensor:
     """Return this rank's heads of what a function returns for the heads of all ranks.

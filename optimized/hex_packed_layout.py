@@ -28,7 +28,7 @@ Later blocks are appended into memory that is allocated ahead. Written memory ne
 the residual buffer of a cache with `Room`: see there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -53,6 +53,10 @@ BY_TILE = ("key_words", "value_words", "value_steps", "value_minima", "dynamic",
 BY_ENTRY = ("kept_keys", "kept_values")
 COUNTED = (BY_SPAN, BY_TILE, BY_ENTRY)
 """The tensors of `PackedSpans` whose first axis counts spans, tiles and kept entries."""
+
+
+RESIDUAL = ("residual_keys", "residual_values", "residual_mass", "mass")
+"""The tensors of a `HexCache` that a `Room` holds."""
 
 
 class PackedSpans(NamedTuple):
@@ -101,22 +105,22 @@ class Memory:
     place. A cache that holds fewer, because another one has appended, must copy its spans first.
     """
 
-    def __init__(self, spans: PackedSpans, more: tuple[int, ...]) -> None:
+    def __init__(self, spans: PackedSpans, following: tuple[int, ...]) -> None:
         self.written = [0, 0, 0]
         ahead = 2 + len(spans.lengths) // AHEAD
         empty = {}
         with torch.inference_mode(False):  # whose tensors only that mode may write
-            for names, count, new in zip(COUNTED, spans.counts, more, strict=True):
+            for names, count, new in zip(COUNTED, spans.counts, following, strict=True):
                 parts = {name: getattr(spans, name) for name in names}
                 size = count + ahead * new
                 empty |= {name: x.new_empty(size, *x.shape[1:]) for name, x in parts.items()}
         self.whole = spans._replace(memory=None, **empty)
         self.write(spans)
 
-    def fits(self, counts: tuple[int, ...], more: tuple[int, ...]) -> bool:
-        """Whether `counts` is all that is written, and a larger number fits."""
+    def fits(self, counts: tuple[int, ...], larger: tuple[int, ...]) -> bool:
+        """Whether `counts` is all that is written, and `larger` counts fit."""
         room = (len(getattr(self.whole, names[0])) for names in COUNTED)
-        enough = all(one <= most for one, most in zip(more, room, strict=True))
+        enough = all(count <= most for count, most in zip(larger, room, strict=True))
         return enough and [*counts] == self.written
 
     def write(self, spans: PackedSpans) -> None:
@@ -174,18 +178,18 @@ class Room(NamedTuple):
         """Write a residual buffer, and no mass behind it."""
         now = self.rest(rest, rest.residual_keys.shape[-2])
         self.mass[:, rest.mass.shape[-1] + rest.residual_mass.shape[-1] :] = 0
-        for name in ("residual_keys", "residual_values", "residual_mass", "mass"):
+        for name in RESIDUAL:
             getattr(now, name).copy_(getattr(rest, name))
         self.filled.fill_(rest.residual_keys.shape[-2])
 
-    def rest(self, rest: HexCache, held: int) -> HexCache:
-        """Return a cache whose residual buffer is the first tokens of this room."""
+    def rest(self, rest: HexCache, tokens: int) -> HexCache:
+        """Return a cache whose residual buffer is the first `tokens` of this room."""
         batch, remembered = rest.residual_mass.shape[:-1], rest.mass.shape[-1]
         keys, values, mass = (x.view(*batch, *x.shape[1:]) for x in self[:3])
         return rest._replace(
-            residual_keys=keys[..., :held, :],
-            residual_values=values[..., :held, :],
-            residual_mass=mass[..., remembered : remembered + held],
+            residual_keys=keys[..., :tokens, :],
+            residual_values=values[..., :tokens, :],
+            residual_mass=mass[..., remembered : remembered + tokens],
             mass=mass[..., :remembered],
         )
 
@@ -224,10 +228,10 @@ class PackedCache(NamedTuple):
         self.require_newest()
         return self.changed(self.room, self.held + 1)
 
-    def changed(self, room: Room, held: int) -> "PackedCache":
-        """Return the cache with the first tokens of a room, as the only one that may go on."""
+    def changed(self, room: Room, tokens: int) -> "PackedCache":
+        """Return the cache with the first `tokens` of a room, as the only one that may go on."""
         room.newest[0] += 1
-        return PackedCache(self.spans, room.rest(self.rest, held), room, room.newest[0])
+        return PackedCache(self.spans, room.rest(self.rest, tokens), room, room.newest[0])
 
     def require_newest(self) -> None:
         """Refuse a cache whose room has changed since.
@@ -246,8 +250,7 @@ class PackedCache(NamedTuple):
         self.require_newest()
         if self.room is None:
             return self
-        names = "residual_keys", "residual_values", "residual_mass", "mass"
-        own = {name: getattr(self.rest, name).clone() for name in names}
+        own = {name: getattr(self.rest, name).clone() for name in RESIDUAL}
         return PackedCache(self.spans, self.rest._replace(**own))
 
     @property
@@ -314,19 +317,19 @@ def places(bits: int, width: int, kind: str, device: torch.device) -> Tensor:
         group = width // 16 * (token // rows) + channel // 16
         row, within = token % rows, channel % 16
         plane = torch.where(group < 15, group // 5, bit)
-        place = torch.where(group < 15, 3 * (group % 5) + bit, 15)
+        position = torch.where(group < 15, 3 * (group % 5) + bit, 15)
         if kind == "keys":
             word, half = (plane * rows + row) * 8 + within // 2, within % 2
         else:
             word, half = (plane * (rows // 2) + row // 2) * 16 + within, row % 2
     else:
         group = width * bits // 16
-        place, within = bits * (channel // group) + bit, channel % group
+        position, within = bits * (channel // group) + bit, channel % group
         if kind == "keys":
             word, half = token * (group // 2) + within // 2, within % 2
         else:
             word, half = token // 2 * group + within, token % 2
-    return (32 * word + 16 * half + place).to(device)
+    return (32 * word + 16 * half + position).to(device)
 
 
 def laid(codes: Tensor, bits: int, kind: str) -> Tensor:
@@ -357,40 +360,28 @@ def kept_counts(
     return kept_by(static, length, heads, width, torch.device("cpu")).counts.to(device)
 
 
-def tile_entry_starts(dynamic: Tensor, counts: Tensor, width: int) -> Tensor:
-    """Return the index of the first kept entry of each tile.
-
-    Args:
-        dynamic: the tokens that are kept whole, `[rows, tokens]`.
-        counts: the entries that the static mask keeps of each token and head, `[heads, tokens]`.
-        width: the channels of a head.
-    """
-    sizes = torch.where(dynamic[:, None], width, counts)
-    sizes = F.pad(sizes, (0, -sizes.shape[-1] % TILE)).unflatten(-1, (-1, TILE)).sum(-1)
-    return (sizes.flatten().cumsum(0) - sizes.flatten()).view(sizes.shape)
-
-
 def laid_out(
-    some: Sequence[HexBlock], config: HexConfig, before: tuple[int, ...] = (), entries: int = 0
+    blocks: Sequence[HexBlock], config: HexConfig, before: tuple[int, ...] = (), entries: int = 0
 ) -> PackedSpans:
-    """Return blocks in the layout of the kernels.
+    """Return blocks that are alike in the layout of the kernels.
 
-    Args:
-        some: blocks that are alike.
-        config: the settings of the cache.
-        before: the lengths of the spans that lie before them.
-        entries: the kept entries that lie before them.
+    The spans before them have lengths `before`, and a number of kept `entries`.
     """
-    every, lengths, kept = [], before, tuple(block.kept_keys.numel() for block in some)
-    for block, count in zip(some, kept, strict=True):
-        every.append(one_laid_out(block, config, lengths, entries))
+    spans, lengths, kept = [], before, tuple(block.kept_keys.numel() for block in blocks)
+    for block, count in zip(blocks, kept, strict=True):
+        spans.append(one_laid_out(block, config, lengths, entries))
         lengths, entries = (*lengths, block.dynamic.shape[-1]), entries + count
-    parts: dict[str, Any] = {name: torch.cat([one[name] for one in every]) for name in every[0]}
-    reach = parts["value_steps"].float().amax((0, -1))
+    parts: dict[str, Any] = {name: torch.cat([span[name] for span in spans]) for name in spans[0]}
     lengths = lengths[len(before) :]
-    parts |= dict(bits=some[0].bits, reach=reach, lengths=lengths, entries=kept)
-    counts = len(lengths), sum(map(tiles_of, lengths)), sum(kept)
-    return PackedSpans(counts=counts, kinds=tuple(dict.fromkeys(lengths)), **parts)
+    return PackedSpans(
+        bits=blocks[0].bits,
+        reach=parts["value_steps"].float().amax((0, -1)),
+        lengths=lengths,
+        entries=kept,
+        counts=(len(lengths), sum(map(tiles_of, lengths)), sum(kept)),
+        kinds=tuple(dict.fromkeys(lengths)),
+        **parts,
+    )
 
 
 def one_laid_out(
@@ -404,16 +395,21 @@ def one_laid_out(
         """Join the batch axes."""
         return x.flatten(0, batch - 1) if batch else x[None]
 
+    def split(x: Tensor) -> Tensor:
+        """Split the last axis into tiles."""
+        return F.pad(x, (0, -length % TILE)).unflatten(-1, (-1, TILE))
+
     def tiled(x: Tensor) -> Tensor:
         """Move the tiles of the last axis to the front."""
-        return F.pad(flat(x), (0, -length % TILE)).unflatten(-1, (-1, TILE)).movedim(-2, 0)
+        return split(flat(x)).movedim(-2, 0)
 
     def words(packed: Tensor, kind: str) -> Tensor:
         codes = unpack_bits(flat(packed), block.bits, length).mT
         return laid(codes, block.bits, kind).movedim(-2, 0)
 
     counts = kept_counts(mask_settings(config), length, heads, width, block.dynamic.device)
-    starts = tile_entry_starts(flat(block.dynamic), counts, width)
+    sizes = split(torch.where(flat(block.dynamic)[:, None], width, counts)).sum(-1)
+    starts = (sizes.flatten().cumsum(0) - sizes.flatten()).view(sizes.shape)
     return dict(
         key_words=words(block.key_words, "keys"),
         key_steps=flat(block.key_steps)[None],
@@ -434,23 +430,22 @@ def table_of_tiles(before: tuple[int, ...], length: int, device: torch.device) -
 
     The tables of static masks have the tiles of each length, in the order of first occurrence.
     """
-    known = [*dict.fromkeys((*before, length))]
-    masks = sum(map(tiles_of, known[: known.index(length)]))
+    kinds = [*dict.fromkeys((*before, length))]
+    masks = sum(map(tiles_of, kinds[: kinds.index(length)]))
     tile = torch.arange(tiles_of(length), device=device)
     rest = (length - TILE * tile).clamp(max=TILE)
     parts = torch.full_like(tile, len(before)), rest, masks + tile, sum(before) + TILE * tile
     return torch.stack(parts, -1)
 
 
-def blocks(spans: PackedSpans, batch: torch.Size) -> list[HexBlock]:
-    """Return the blocks of spans, with their batch axes."""
-    kept = (x.split(spans.entries) for x in (spans.kept_keys, spans.kept_values))
-    found, first = [], 0
-    for i, (length, entries) in enumerate(zip(spans.lengths, zip(*kept, strict=True), strict=True)):
+def blocks(spans: PackedSpans, batch: torch.Size) -> Iterator[HexBlock]:
+    """Yield the blocks of spans, with their batch axes."""
+    kept = zip(*(x.split(spans.entries) for x in (spans.kept_keys, spans.kept_values)), strict=True)
+    first = 0
+    for span, (length, entries) in enumerate(zip(spans.lengths, kept, strict=True)):
         tiles = slice(first, first + tiles_of(length))
-        found.append(block_of(spans, i, tiles, entries, batch))
+        yield block_of(spans, span, tiles, entries, batch)
         first = tiles.stop
-    return found
 
 
 def block_of(

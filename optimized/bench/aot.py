@@ -14,7 +14,7 @@ from itertools import product
 
 from optimized.bench import machine_code, operations
 from optimized.bench.machine_code import SHARED, KernelResources, Source, Target
-from optimized.bench.report import installed, text_table
+from optimized.bench.report import installed
 
 DEFAULT = 90
 """The architecture that is compiled without `--all`."""
@@ -25,6 +25,7 @@ CHECKED = (80, 90)
 CHECKED_WITH = "3.7"
 """The version of Triton whose code must not spill; under another one, a spill is not a miss."""
 
+ROW = "{:63}  {:18}  {:6}  {:>9}  {:>7}  {:>6}"
 HEAD = ("operation", "kernel", "target", "registers", "spilled", "shared")
 
 
@@ -34,32 +35,30 @@ def main(words: list[str]) -> None:
     parser.add_argument("--all", action="store_true", help="compile for every target")
     first = "compile each kernel only as the first operation launches it"
     parser.add_argument("--first", action="store_true", help=first)
-    given = parser.parse_args(words)
+    options = parser.parse_args(words)
     uses: dict[Source, str] = {}
     for operation in operations.compiled_operations():
         for launch in operation.launches:
             uses.setdefault(machine_code.source(launch), operation.title)
-    if given.first:
+    if options.first:
         once = {(kernel.home, kernel.kernel): kernel for kernel in reversed(uses)}
         uses = {kernel: uses[kernel] for kernel in once.values()}
-    wanted = [*product(uses, SHARED if given.all else (DEFAULT,))]
+    wanted = [*product(uses, SHARED if options.all else (DEFAULT,))]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         codes = [*pool.map(code_or_error, *zip(*wanted, strict=True))]
-    rows: list[tuple[str, ...]] = [HEAD]
+    print(ROW.format(*HEAD))
     spills, misses = list[str](), list[str]()
     for (kernel, target), code in zip(wanted, codes, strict=True):
-        place = uses[kernel], kernel.kernel, str(target)
         name = f"{uses[kernel]}: {kernel.kernel} on {target}"
+        resources = ("", "", "") if isinstance(code, str) else code
+        print(ROW.format(uses[kernel], kernel.kernel, str(target), *resources))
         if isinstance(code, str):
             misses.append(f"{name} does not compile: {code}")
-            rows.append((*place, "does not compile", "", ""))
             continue
-        rows.append((*place, *map(str, code)))
         if code.shared > SHARED[target]:
             misses.append(f"{name} shares {code.shared} bytes")
         if code.spilled and target in CHECKED:
             spills.append(f"{name} spills {code.spilled} bytes")
-    print(text_table(rows))
     version = installed("triton")
     if version.startswith(f"{CHECKED_WITH}."):
         misses += spills
@@ -70,7 +69,7 @@ def main(words: list[str]) -> None:
 
 
 def code_or_error(kernel: Source, target: Target) -> KernelResources | str:
-    """Return the machine code of a kernel, or in one line why it does not compile."""
+    """Return the resources of a compiled kernel, or in one line why it does not compile."""
     try:
         return machine_code.compile_kernel(kernel, target)
     except Exception as error:  # each stage of the compiler has its own type

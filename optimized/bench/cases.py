@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import optimized as kv
-from optimized.bench.straightforward.hubkv import corrected_content
-from optimized.bench.straightforward.rows import Inputs, asked, importance
+from optimized.bench.straightforward.rows import Inputs, importance, last_queries
 from optimized.bench.straightforward.scorers import gate
+from optimized.bench.straightforward.selection import corrected_content
 
 
 class Case(NamedTuple):
@@ -34,6 +34,11 @@ class Case(NamedTuple):
     against: str
     paper: str = ""  # milliseconds that a paper reports for our side, on its own hardware
 
+    def sides(self) -> tuple[Callable[[], object], Callable[[], object]]:
+        """Return a call of each."""
+        inputs = self.inputs()
+        return partial(self.ours, **inputs), partial(self.theirs, **inputs)
+
 
 def mass(queries: Tensor, keys: Tensor, **_: Any) -> Tensor:
     """Return the attention mass of a prompt."""
@@ -45,18 +50,15 @@ def forward(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(queries, keys, values, is_causal=True, enable_gqa=True)
 
 
-RATIO = 0.95
+RATIO, KEEP, NEW = 0.95, 512, 32
 TABLE5 = {
-    (4096, 1): "2.51",
-    (4096, 4): "10.19",
-    (8192, 1): "4.76",
-    (8192, 4): "17.40",
-    (16384, 1): "10.18",
-    (16384, 4): "20.96",
-    (32768, 1): "17.90",
-    (32768, 4): "26.73",
+    4096: ("2.51", "10.19"),
+    8192: ("4.76", "17.40"),
+    16384: ("10.18", "20.96"),
+    32768: ("17.90", "26.73"),
 }
-"""Tokens, batch, and the paper's milliseconds of refinement and selection over FastKVzip."""
+"""The paper's milliseconds of refinement and selection over FastKVzip, by tokens, for batches of 1
+and 4."""
 
 
 def table5(tokens: int, batch: int) -> Inputs:
@@ -90,52 +92,31 @@ def configuration_model(tokens: int, channels: int, token_degree: int) -> Any:
     return import_module("networkx").bipartite.configuration_model(*degrees, seed=0)
 
 
-KEEP, NEW = 512, 32
-
-
-def words(tokens: int) -> Inputs:
-    """Return random tokens."""
-    return dict(ids=torch.randint(1, 1000, (1, tokens), generator=torch.Generator().manual_seed(0)))
-
-
-def answer(ids: Tensor, name: str, refinement: Any, count: int = NEW, **how: Any) -> None:
-    """Read a prompt, compress it by a scorer and a refinement, and decode some tokens.
-
-    The first step reads the last token of the prompt again.
-    """
+def answer(system: str, tokens: int, count: int, **settings: Any) -> None:
+    """Compress a random prompt in a model of two layers, and decode some tokens."""
     from optimized import models
-    from optimized.bench.model_memory import CONFIG, KV_HEADS, model
+    from optimized.bench.model_memory import CONFIG, KV_HEADS, model, random_prompt
 
-    ours = model(ours=True)
-    settings: dict[str, Any] = dict(shift=True) if name == "knorm" else {}
-    if name == "fastkvzip":
-        settings = dict(weights=[gate(KV_HEADS)] * CONFIG.num_hidden_layers)
-    scorer = models.scorer(name, ours, **settings)
-    reading = models.prefill(ours, ids, watch=[scorer.watch] if scorer.watching else [])
-    scores = scorer.finish(reading, keep=KEEP)
-    how = how or dict(keep=KEEP) if scores.budgets is None else dict(budgets=scores.budgets)
-    reading.cache.compress(scores.scored, kv.compress, refinement=refinement, **how)
+    ids = random_prompt(tokens)
+    if system.startswith("fastkvzip"):
+        settings |= dict(settings=dict(weights=[gate(KV_HEADS)] * CONFIG.num_hidden_layers))
+    attached = model(ours=True)
+    cache = models.compressed(attached, system, ids, **settings)
     steps: dict[str, Any] = dict(do_sample=False, max_new_tokens=count, min_new_tokens=count)
-    ours.generate(ids, past_key_values=reading.cache, **steps)
+    attached.generate(ids, past_key_values=cache, **steps)
 
 
-def with_and_without(title: str, shape: str, tokens: int, refinement: Any, **how: Any) -> Case:
-    """Return the case of a prompt through a model of two layers, with a refinement and without."""
-    fast, slow = (partial(answer, refinement=each, **how) for each in (refinement, None))
-    method = "hubkv" if isinstance(refinement, kv.HubSettings) else "graphkv"
-    return Case(title, shape, partial(words, tokens), fast, slow, f"without {method}")
-
-
-FIRST = dict(name="fastkvzip", count=1, ratio=RATIO, scope="model")
+FIRST = partial(answer, "fastkvzip+hubkv@model"), partial(answer, "fastkvzip@model")
+GRAPH = kv.GraphSettings(8, adaptive=False)
 CASES = [
     Case("h2o_mass", "32 query heads, 8 key heads of 128, a prompt of 512 tokens, bfloat16",
-         partial(asked(512, values=True), 512, torch.bfloat16), mass, forward,
+         partial(last_queries(512, values=True), 512, torch.bfloat16), mass, forward,
          "attention forward"),
     *(
         Case("hubkv_refine + retain", f"[36, {batch}, 8, {tokens}] bfloat16",
              partial(table5, tokens, batch), refine_and_retain, refine_and_sort,
              "eager refinement and stable sort", paper)
-        for (tokens, batch), paper in TABLE5.items()
+        for tokens, papers in TABLE5.items() for batch, paper in zip((1, 4), papers, strict=True)
     ),
     *(
         Case("random_expander", f"{tokens} × {channels}",
@@ -147,13 +128,15 @@ CASES = [
         )
     ),
     *(
-        with_and_without("time to first token", f"fastkvzip, {tokens} tokens, 95% removed", tokens,
-                         kv.HubSettings(), **FIRST)
+        Case("time to first token", f"fastkvzip, {tokens} tokens, 95% removed",
+             partial(dict, tokens=tokens, count=1, ratio=RATIO), *FIRST, "without hubkv")
         for tokens in (1024, 2048)
     ),
     *(
-        with_and_without("decoding latency", f"{name}, {tokens} tokens, {KEEP} kept, {NEW} new",
-                         tokens, kv.GraphSettings(8, adaptive=False), name=name)
+        Case("decoding latency", f"{name}, {tokens} tokens, {KEEP} kept, {NEW} new",
+             partial(dict, tokens=tokens, count=NEW, keep=KEEP),
+             partial(answer, f"{name}+graphkv", refined=GRAPH), partial(answer, name),
+             "without graphkv")
         for name in ("snapkv", "pyramidkv", "knorm") for tokens in (1024, 2048)
     ),
 ]  # fmt: skip

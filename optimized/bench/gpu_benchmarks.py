@@ -15,7 +15,7 @@ import platform
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -128,7 +128,7 @@ def about_row(operation: Operation, **rest: object) -> Named:
     return dict(step=operation.step, operation=operation.name, shape=operation.shape) | rest
 
 
-def of_rivals(device: torch.device, operation: Operation, inputs: Named) -> Named:
+def of_rivals(device: torch.device, operation: Operation, inputs: Mapping[str, Any]) -> Named:
     """Return the time of each rival, the fastest one, and the fastest as a CUDA graph."""
     calls = {name: partial(rival, **inputs) for name, rival in operation.rivals.items()}
     sides = {name: time_side(device, call) for name, call in calls.items()}

@@ -38,32 +38,32 @@ class Operators(TorchDispatchMode):
         self.device, self.count = device, 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = func(*args, **(kwargs or {}))
-        aliases = [one.alias_info for one in func._schema.returns]
+        result = func(*args, **(kwargs or {}))
+        aliases = [output.alias_info for output in func._schema.returns]
         view = any(alias and not alias.is_write for alias in aliases)
         name = func.overloadpacket.__name__
         if not view and name not in self.SILENT and "empty" not in name:
-            made = tuple(found) if isinstance(found, list) else (found,)
-            self.count += any(one.device == self.device for one in tensors(made))
-        return found
+            outputs = tuple(result) if isinstance(result, list) else (result,)
+            self.count += any(tensor.device == self.device for tensor in tensors(outputs))
+        return result
 
 
 @contextmanager
 def recorded(run: bool = False) -> Iterator[list[Launch]]:
     """Return a context that records kernel launches; they do nothing, unless they also `run`."""
-    found: list[Launch] = []
+    launches: list[Launch] = []
     runs = {kind: kind.run for kind in (JITFunction, InterpretedFunction)}
 
     def record(kernel: Any, *args: Any, grid: Any, warmup: bool = False, **rest: Any) -> Any:
-        given = dict(rest, grid=grid, warmup=warmup)
+        every = dict(rest, grid=grid, warmup=warmup)
         options = {name: rest.pop(name) for name in [*rest] if name not in kernel.arg_names}
         bound = signature(kernel.fn).bind(*args, **rest)
         bound.apply_defaults()
-        found.append(Launch(kernel, tuple(grid), dict(bound.arguments), options))
-        return runs[type(kernel)](kernel, *args, **given) if run else None
+        launches.append(Launch(kernel, tuple(grid), dict(bound.arguments), options))
+        return runs[type(kernel)](kernel, *args, **every) if run else None
 
     with patch.object(JITFunction, "run", record), patch.object(InterpretedFunction, "run", record):
-        yield found
+        yield launches
 
 
 def launched(call: Callable[[], object]) -> list[Launch]:

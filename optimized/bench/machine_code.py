@@ -10,12 +10,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 import triton
 from torch import Tensor
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from triton.runtime.jit import JITFunction
+from triton.runtime.jit import JITFunction, mangle_type
 
 from optimized.bench.launch_recorder import Launch
 
@@ -23,18 +22,6 @@ Target = int | str
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 SHARED = {80: 166912, 90: 232448, 100: 232448, "gfx942": 65536}
 """Bytes of shared memory that a program may have."""
-
-DTYPES = {
-    torch.bfloat16: "bf16",
-    torch.float16: "fp16",
-    torch.float32: "fp32",
-    torch.float64: "fp64",
-    torch.bool: "i1",
-    torch.uint8: "u8",
-    torch.int16: "i16",
-    torch.int32: "i32",
-    torch.int64: "i64",
-}
 
 
 class Source(NamedTuple):
@@ -63,23 +50,23 @@ def source(launch: Launch) -> Source:
     names = [*launch.arguments]
     general = {(names.index(name),) for name in unspecialized(launch.kernel)}
 
-    def kind_at(place: tuple[int, ...], value: Any, constant: bool = False) -> Any:
+    def type_at(path: tuple[int, ...], value: Any, constant: bool = False) -> Any:
         if isinstance(value, tuple):
-            return type(value)(*(kind_at((*place, i), x) for i, x in enumerate(value)))
+            return type(value)(*(type_at((*path, i), x) for i, x in enumerate(value)))
         # Triton specialises the elements of a tuple whatever it is told of the tuple
-        if type(value) is int and place in general and not constant:
-            return notes.get(names[place[0]], kind(value))
+        if type(value) is int and path in general and not constant:
+            return notes.get(names[path[0]], mangle_type(value))
         if constant or value is None or (type(value) is int and value == 1):
-            constants.append((place, value))
+            constants.append((path, value))
             return "constexpr"
         start = value.storage_offset() * value.itemsize if isinstance(value, Tensor) else value
         if type(start) is int and start % 16 == 0:
-            aligned.append(place)
-        return kind(value)
+            aligned.append(path)
+        return mangle_type(value)
 
     signature = [
-        (name, kind_at((place,), value, "constexpr" in str(notes.get(name))))
-        for place, (name, value) in enumerate(launch.arguments.items())
+        (name, type_at((index,), value, "constexpr" in str(notes.get(name))))
+        for index, (name, value) in enumerate(launch.arguments.items())
     ]
     return Source(
         launch.kernel.fn.__module__,
@@ -94,19 +81,8 @@ def source(launch: Launch) -> Source:
 def unspecialized(kernel: Any) -> frozenset[str]:
     """Return the names of a kernel's integers that it is not compiled anew for."""
     if isinstance(kernel, JITFunction):
-        return frozenset(one.name for one in kernel.params if one.do_not_specialize)
+        return frozenset(param.name for param in kernel.params if param.do_not_specialize)
     return frozenset(kernel.kwargs.get("do_not_specialize") or ())
-
-
-def kind(value: Any) -> str:
-    """Return Triton's name for the type of an argument."""
-    if isinstance(value, Tensor):
-        return f"*{DTYPES[value.dtype]}"
-    if isinstance(value, bool):
-        return "i1"
-    if isinstance(value, int):
-        return "i32" if -(2**31) <= value < 2**31 else "i64"
-    return "fp32"
 
 
 def compiled(wanted: Source, target: Target) -> Any:
@@ -120,7 +96,7 @@ def compiled(wanted: Source, target: Target) -> Any:
             fn=getattr(import_module(wanted.home), wanted.kernel),
             signature=dict(wanted.signature),
             constexprs=dict(wanted.constants),
-            attrs={place: [["tt.divisibility", 16]] for place in wanted.aligned},
+            attrs={path: [["tt.divisibility", 16]] for path in wanted.aligned},
         ),
         target=gpu,
         options={
@@ -132,29 +108,22 @@ def compiled(wanted: Source, target: Target) -> Any:
 
 
 def compile_kernel(wanted: Source, target: Target) -> KernelResources:
-    """Compile a kernel, and return the resources that its machine code needs."""
-    made = compiled(wanted, target)
-    shared = int(made.metadata.shared)
-    if isinstance(target, str):
-        text = made.asm["amdgcn"]
-        spilled = re.findall(r"\.[sv]gpr_spill_count:\s+(\d+)", text)
-        return KernelResources(
-            number_in(r"\.vgpr_count:\s+(\d+)", text), sum(map(int, spilled)), shared
-        )
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(made.asm["cubin"])
-        file.flush()
-        command = [str(CUOBJDUMP), "--dump-resource-usage", file.name]
-        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return KernelResources(number_in(r"REG:(\d+)", text), number_in(r"STACK:(\d+)", text), shared)
-
-
-def number_in(pattern: str, text: str) -> int:
-    """Return the number that a pattern finds in a report.
+    """Compile a kernel, and return the resources that its machine code needs.
 
     Raises:
-        ValueError: the report has no such number.
+        ValueError: the report of the machine code has no such number.
     """
-    if found := re.search(pattern, text):
-        return int(found[1])
-    raise ValueError(f"no {pattern} in {text!r}")
+    code = compiled(wanted, target)
+    if isinstance(target, str):
+        text, registers, spilled = code.asm["amdgcn"], r"\.vgpr_count:\s+", r"gpr_spill_count:\s+"
+    else:
+        registers, spilled = "REG:", "STACK:"
+        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+            file.write(code.asm["cubin"])
+            file.flush()
+            command = [str(CUOBJDUMP), "--dump-resource-usage", file.name]
+            text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    counts = [[*map(int, re.findall(rf"{name}(\d+)", text))] for name in (registers, spilled)]
+    if not all(counts):
+        raise ValueError(f"no {registers} or {spilled} in {text!r}")
+    return KernelResources(counts[0][0], sum(counts[1]), int(code.metadata.shared))

@@ -51,12 +51,18 @@ def model(ours: bool) -> Any:
     return LlamaForCausalLM(CONFIG).eval()
 
 
+def random_prompt(tokens: int) -> torch.Tensor:
+    """Return random token ids."""
+    drawn = torch.Generator().manual_seed(0)
+    return torch.randint(1, CONFIG.vocab_size, (1, tokens), generator=drawn)
+
+
 def most_alive(call: Callable[[], Any]) -> tuple[Any, int]:
     """Return the result of a call and its peak of allocated bytes."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         result = call()
-    found: Any = seen.profiler
-    events = found.kineto_results.events()
+    profiler: Any = seen.profiler
+    events = profiler.kineto_results.events()
     changes = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
     return result, max(accumulate((nbytes for _, nbytes in changes), initial=0))
 
@@ -64,57 +70,52 @@ def most_alive(call: Callable[[], Any]) -> tuple[Any, int]:
 class Weighed(ModuleType):
     """The package `optimized`, with the largest peak of allocated bytes of each function called."""
 
-    def __init__(self) -> None:
-        super().__init__(optimized.__name__)
-        self.peaks: dict[str, int] = {}
+    peaks: dict[str, int]
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the package; calls of a function are weighed."""
-        found = getattr(optimized, name)
-        if not isinstance(found, FunctionType):
-            return found
+        function = getattr(optimized, name)
 
-        @wraps(found)
-        def call(*args: Any, **given: Any) -> Any:
-            result, peak = most_alive(partial(found, *args, **given))
+        @wraps(function)
+        def call(*args: Any, **settings: Any) -> Any:
+            result, peak = most_alive(partial(function, *args, **settings))
             self.peaks[name] = max(peak, self.peaks.get(name, 0))
             return result
 
-        return call
+        return call if isinstance(function, FunctionType) else function
 
 
+@torch.no_grad()
 def plain(ids: torch.Tensor) -> DynamicCache:
     """Return the `transformers` cache of a prompt without its last token."""
     cache = DynamicCache(config=CONFIG)
-    with torch.no_grad():
-        model(ours=False)(input_ids=ids[:, :-1], past_key_values=cache, logits_to_keep=1)
+    model(ours=False)(input_ids=ids[:, :-1], past_key_values=cache, logits_to_keep=1)
     return cache
 
 
-def step(one: Any, cache: Any) -> float:
+@torch.no_grad()
+def step(ours: bool, cache: Any) -> float:
     """Return the CPU seconds in which a model reads one more token."""
     start = process_time()
-    with torch.no_grad():
-        one(input_ids=torch.ones(1, 1).long(), past_key_values=cache)
+    model(ours)(input_ids=torch.ones(1, 1).long(), past_key_values=cache)
     return process_time() - start
 
 
 def measured(tokens: int) -> Iterator[str]:
     """Yield a line of the table for the full cache and for each system."""
-    drawn = torch.Generator().manual_seed(0)
-    ids = torch.randint(1, CONFIG.vocab_size, (1, tokens), generator=drawn)
-    attached, stock = model(ours=True), model(ours=False)
-    layer = 2 * KV_HEADS * tokens * WIDTH * stock.dtype.itemsize
+    ids = random_prompt(tokens)
+    layer = 2 * KV_HEADS * tokens * WIDTH * model(ours=False).dtype.itemsize
     whole = CONFIG.num_hidden_layers * layer
     full, highest = most_alive(partial(plain, ids))
     yield f"full cache: {highest / layer:.2f} layers' keys and values at the peak of the prompt"
     for system in SYSTEMS:
         ratio = RATIO if system_named(system).evicts else None
-        read = partial(models.compressed, attached, system, ids, ratio=ratio)
+        read = partial(models.compressed, model(ours=True), system, ids, ratio=ratio)
         cache, peak = most_alive(read)
-        weighed = Weighed()
+        weighed = Weighed(optimized.__name__)
+        weighed.peaks = {}
         read(kv=weighed)
-        pairs = [(step(stock, full), step(attached, cache)) for _ in range(STEPS)][1:]
+        pairs = [(step(False, full), step(True, cache)) for _ in range(STEPS)][1:]
         slower = median(ours / theirs for theirs, ours in pairs)
         shares = {name: peak / layer for name, peak in weighed.peaks.items()}
         parts = ", ".join(f"{name} {part:.2f}" for name, part in shares.items() if part >= 0.01)

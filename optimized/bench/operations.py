@@ -28,9 +28,11 @@ from reference import HexCache
 
 Named = dict[str, Any]
 Rivals = Mapping[str, Callable[..., object]]
-NONE: Rivals = MappingProxyType({})
+NONE: Mapping[str, Any] = MappingProxyType({})
 STEPS = ("decode", "select", "pack", "mass", "graph", "evict")
 RATIO = 0.95
+HEADS = {False: (32, 8), True: (4, 2)}
+"""Query and key heads of a layer, and of a small one."""
 DECODING = ("hex_decode", "hex_attention")
 PACKS = ("hex_compress", "hex_reconstruct")
 PRESETS = ("KCVT-4", "HEX-4", "KCVT-3", "HEX-3")
@@ -39,9 +41,9 @@ PRESETS = ("KCVT-4", "HEX-4", "KCVT-3", "HEX-3")
 class OperationInputs(NamedTuple):
     """The arguments of each side of an operation; they may share tensors."""
 
-    kernel: Named
-    eager: Named = MappingProxyType({})  # pyright: ignore[reportAssignmentType]
-    fp16: Named = MappingProxyType({})  # pyright: ignore[reportAssignmentType]
+    kernel: Mapping[str, Any]
+    eager: Mapping[str, Any] = NONE
+    fp16: Mapping[str, Any] = NONE
 
 
 class Operation(NamedTuple):
@@ -86,30 +88,28 @@ def empty(*shape: int, dtype: torch.dtype = torch.float16) -> Tensor:
     return torch.empty(shape, dtype=dtype, device=META)
 
 
-def normal(device: torch.device, *shape: int, dtype: torch.dtype = torch.float16) -> Tensor:
-    """Return a tensor of standard normal numbers, or one without values."""
+def drawn(
+    draw: Callable[..., Tensor], device: torch.device, *shape: int, dtype: torch.dtype
+) -> Tensor:
+    """Return a tensor of random numbers, or one without values."""
     if device == META:
         return empty(*shape, dtype=dtype)
-    numbers = torch.randn(shape, generator=torch.Generator(device).manual_seed(0), device=device)
-    return numbers.to(dtype)
+    return draw(shape, generator=torch.Generator(device).manual_seed(0), device=device).to(dtype)
+
+
+def normal(device: torch.device, *shape: int, dtype: torch.dtype = torch.float16) -> Tensor:
+    """Return a tensor of standard normal numbers, or one without values."""
+    return drawn(torch.randn, device, *shape, dtype=dtype)
 
 
 def uniform(device: torch.device, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Return a tensor of uniform numbers in [0, 1), or one without values."""
-    if device == META:
-        return empty(*shape, dtype=dtype)
-    numbers = torch.rand(shape, generator=torch.Generator(device).manual_seed(0), device=device)
-    return numbers.to(dtype)
+    return drawn(torch.rand, device, *shape, dtype=dtype)
 
 
 def moved(value: Any, device: torch.device) -> Any:
     """Return an argument on a device, with all tensors inside it."""
     return tree_map_only(Tensor, lambda tensor: tensor.to(device), value)
-
-
-def name_of(dtype: torch.dtype) -> str:
-    """Return the name of a dtype in a shape."""
-    return str(dtype).removeprefix("torch.")
 
 
 def cache(
@@ -121,12 +121,10 @@ def cache(
     dtype: torch.dtype = torch.float16,
 ) -> Named:
     """Return queries of one token, and keys and values of all."""
-    asked, held = heads
-    return dict(
-        queries=normal(device, rows, asked, 1, width, dtype=dtype),
-        keys=normal(device, rows, held, tokens, width, dtype=dtype),
-        values=normal(device, rows, held, tokens, width, dtype=dtype),
-    )
+    counts = dict(queries=(heads[0], 1), keys=(heads[1], tokens), values=(heads[1], tokens))
+    return {
+        name: normal(device, rows, *count, width, dtype=dtype) for name, count in counts.items()
+    }
 
 
 def torch_attention(backend: SDPBackend, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
@@ -138,17 +136,11 @@ def torch_attention(backend: SDPBackend, queries: Tensor, keys: Tensor, values: 
         )
 
 
-def flash(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+def flash(function: str, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Return attention by the package `flash_attn`, which has the axis of tokens before heads."""
-    package = importlib.import_module("flash_attn")
+    attend = getattr(importlib.import_module("flash_attn"), function)
     sides = (x.transpose(1, 2) for x in (queries, keys, values))
-    return package.flash_attn_func(*sides, causal=queries.shape[-2] > 1)
-
-
-def flash_cached(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Return decode attention by the package `flash_attn`, which splits a long cache."""
-    package = importlib.import_module("flash_attn")
-    return package.flash_attn_with_kvcache(*(x.transpose(1, 2) for x in (queries, keys, values)))
+    return attend(*sides, causal=queries.shape[-2] > 1)
 
 
 def flashinfer_decode(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
@@ -165,8 +157,12 @@ TORCH: Rivals = {
     name: partial(torch_attention, getattr(SDPBackend, name))
     for name in ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION", "MATH")
 }
-PROMPTS: Rivals = {**TORCH, "flash_attn": flash}
-DECODES: Rivals = {**PROMPTS, "flash_attn, split": flash_cached, "flashinfer": flashinfer_decode}
+PROMPTS: Rivals = {**TORCH, "flash_attn": partial(flash, "flash_attn_func")}
+DECODES: Rivals = {
+    **PROMPTS,
+    "flash_attn, split": partial(flash, "flash_attn_with_kvcache"),
+    "flashinfer": flashinfer_decode,
+}
 
 
 def decoding(
@@ -184,31 +180,27 @@ def decoding(
     When the residual buffer is full, further steps write its last token anew. With `mass`,
     attention returns its mass, too.
     """
-    config, (asked, held) = kv.hex_preset(preset), (4, 2) if small else (32, 8)
+    config, heads = kv.hex_preset(preset), HEADS[small]
     step = name == "hex_decode"
 
     def inputs(device: torch.device) -> OperationInputs:
-        made = cache(device, rows, (asked, held), tokens, width)
-        prompt = made | dict(queries=normal(device, rows, asked, tokens, width))
+        layer = cache(device, rows, heads, tokens, width)
+        prompt = layer | dict(queries=normal(device, rows, heads[0], tokens, width))
         stored = kv.hex_prefill(**prompt, config=config)
         packed = PackedCache.of(stored)
-        if not step:
-            new = dict(queries=made["queries"])
-            return OperationInputs(new | dict(cache=packed), new | dict(cache=stored), made)
-        new = {part: made[part][:, :, :1].clone() for part in ("queries", "keys", "values")}
-        return OperationInputs(new | dict(cache=packed.in_room()), new | dict(cache=stored), made)
-
-    packed = packed_cache(config, rows, held, tokens, width)
-    packed = ready(packed) if step else packed
-    queries, keys, values = (empty(rows, heads, 1, width) for heads in (asked, held, held))
-
-    def launch() -> object:
+        new = dict(queries=layer["queries"])
         if step:
-            return decode(queries, keys, values, packed)
-        return attend_packed(queries, packed, mass=mass)
+            packed = packed.in_room()
+            new = {part: x[:, :, :1].clone() for part, x in layer.items()}
+        return OperationInputs(new | dict(cache=packed), new | dict(cache=stored), layer)
 
+    packed = packed_cache(config, rows, heads[1], tokens, width)
+    new = cache(META, rows, heads, 1, width)
+    launch = partial(attend_packed, new["queries"], packed, mass=mass)
+    if step:
+        launch = partial(decode, **new, cache=ready(packed))
     kind = f"{preset.partition('-')[0]}-{config.bits}{', mass' * mass}"
-    shape = f"[{rows}, {asked}, 1, {width}] float16, {tokens} tokens, {kind}"
+    shape = f"[{rows}, {heads[0]}, 1, {width}] float16, {tokens} tokens, {kind}"
     sides = (decode, None) if step else (partial(attend_packed, mass=mass), vector.hex_attention)
     return Operation("decode", name, shape, inputs, *sides, DECODES, launch, kind)
 
@@ -247,16 +239,15 @@ def packing(name: str, tokens: int, bits: int, small: bool = False) -> Operation
     density = kv.hex_preset("HEX-4").density
 
     def inputs(device: torch.device) -> OperationInputs:
-        made = cache(device, 1, (heads, heads), tokens, width)
-        span = dict(keys=made["keys"], values=made["values"], bits=bits)
-        shape = (96, heads * width, density)
-        mask = kv.expander_mask(*shape).repeat(tokens // 96, 1).to(device)
-        span |= dict(expander=mask, dynamic=torch.zeros(1, tokens, dtype=torch.bool, device=device))
-        if name == "hex_compress":
-            return OperationInputs(span, span)
-        block = vector.hex_compress(**span, value_group="token", scales=None)
-        stored = dict(block=block, expander=mask)
-        return OperationInputs(stored, stored)
+        span = cache(device, 1, (heads, heads), tokens, width)
+        del span["queries"]
+        mask = kv.expander_mask(96, heads * width, density).repeat(tokens // 96, 1).to(device)
+        dynamic = torch.zeros(1, tokens, dtype=torch.bool, device=device)
+        arguments: Named = span | dict(bits=bits, expander=mask, dynamic=dynamic)
+        if name == "hex_reconstruct":
+            block = vector.hex_compress(**arguments, value_group="token", scales=None)
+            arguments = dict(block=block, expander=mask)
+        return OperationInputs(arguments, arguments)
 
     def launch() -> object:
         keys, dynamic = empty(heads, tokens, width), empty(tokens, dtype=torch.bool)
@@ -279,8 +270,8 @@ def chosen(body: Any, scores: Tensor, protected: Tensor | None = None) -> Tensor
 
 def selection(*shape: int, dtype: torch.dtype = torch.bfloat16, shielded: bool = True) -> Operation:
     """Return the operation that the HubKV paper times: refinement, then selection."""
-    kernel, eager = partial(chosen, kernels), partial(chosen, vector)
-    return on_scores("hubkv_refine + retain", shape, kernel, eager, dtype, shielded)
+    sides = partial(chosen, kernels), partial(chosen, vector)
+    return on_scores("hubkv_refine + retain", shape, *sides, dtype, shielded)
 
 
 def on_scores(
@@ -294,13 +285,13 @@ def on_scores(
     """Return an operation on scores; with `shielded`, all rows share a protected mask."""
 
     def inputs(device: torch.device) -> OperationInputs:
-        given = dict(scores=uniform(device, *shape, dtype=dtype))
+        arguments = dict(scores=uniform(device, *shape, dtype=dtype))
         if shielded:
-            given["protected"] = kv.protected_mask(shape[-1]).to(device).expand(shape)
-        return OperationInputs(given, given)
+            arguments["protected"] = kv.protected_mask(shape[-1]).to(device).expand(shape)
+        return OperationInputs(arguments, arguments)
 
-    text = f"{list(shape)} {name_of(dtype)}{', unprotected' * (not shielded)}"
-    variant = f"{name_of(dtype)}{', unprotected' * (not shielded)}"
+    variant = f"{str(dtype)[6:]}{', unprotected' * (not shielded)}"
+    text = f"{list(shape)} {variant}"
     return Operation("select", name, text, inputs, kernel, eager, variant=variant)
 
 
@@ -325,7 +316,7 @@ def mass(
     count: int,
     tokens: int,
     small: bool = False,
-    known: bool = False,
+    log_sum_exp: bool = False,
     *,
     dtype: torch.dtype = torch.bfloat16,
     padded: bool = False,
@@ -334,26 +325,26 @@ def mass(
 ) -> Operation:
     """Return the operation of attention mass in a layer; rivals attend with the same queries.
 
-    With `known`, a log-sum-exp is given; its values do not affect the time. With `before`, the
+    With `log_sum_exp`, one is given; its values do not affect the time. With `before`, the
     earlier mass of this number of tokens is given.
     """
-    asked, held, width = (4, 2, 128) if small else (32, 8, 128)
+    heads, width = HEADS[small], 128
 
     def inputs(device: torch.device) -> OperationInputs:
-        made = cache(device, 1, (asked, held), tokens, width, dtype)
-        made["queries"] = normal(device, 1, asked, count, width, dtype=dtype)
-        scored = {name: made[name] for name in ("queries", "keys")}
-        if known:
-            scored["log_sum_exp"] = normal(device, 1, asked, count, dtype=torch.float32)
+        layer = cache(device, 1, heads, tokens, width, dtype)
+        layer["queries"] = normal(device, 1, heads[0], count, width, dtype=dtype)
+        scored = {name: layer[name] for name in ("queries", "keys")}
+        if log_sum_exp:
+            scored["log_sum_exp"] = normal(device, 1, heads[0], count, dtype=torch.float32)
         if padded:
             scored["valid"] = torch.ones(1, tokens, dtype=torch.bool, device=device)
         if before:
-            scored["mass"] = uniform(device, 1, held, before)
-        return OperationInputs(scored, scored, made)
+            scored["mass"] = uniform(device, 1, heads[1], before)
+        return OperationInputs(scored, scored, layer)
 
     sides = partial(getattr(kernels, name), **rest), partial(getattr(vector, name), **rest)
-    options = f"{', padded' * padded}{', log-sum-exp' * known}"
-    shape = f"{what}, {count} x {tokens} {name_of(dtype)}{options}"
+    options = f"{', padded' * padded}{', log-sum-exp' * log_sum_exp}"
+    shape = f"{what}, {count} x {tokens} {str(dtype)[6:]}{options}"
     rivals = PROMPTS if count == tokens else NONE
     return Operation("mass", name, shape, inputs, *sides, rivals, variant=f"{what}{options}")
 
@@ -363,11 +354,11 @@ def eviction(tokens: int, small: bool = False) -> Operation:
     heads, width = 2 if small else 8, 128
 
     def inputs(device: torch.device) -> OperationInputs:
-        made = cache(device, 1, (heads, heads), tokens, width, torch.bfloat16)
-        del made["queries"]
+        layer = cache(device, 1, (heads, heads), tokens, width, torch.bfloat16)
+        del layer["queries"]
         scores = uniform(device, 1, heads, tokens)
-        made["kept"] = vector.retain(scores, ratio=0.5, scope="layer")
-        return OperationInputs(made, made)
+        layer["kept"] = vector.retain(scores, ratio=0.5, scope="layer")
+        return OperationInputs(layer, layer)
 
     def launch() -> object:
         keys = empty(1, heads, tokens, width, dtype=torch.bfloat16)
@@ -384,29 +375,26 @@ def ragged(tokens: int, small: bool = False) -> Operation:
 
     Half of `2 * tokens` entries are kept.
     """
-    asked, heads, width = (4, 2, 128) if small else (32, 8, 128)
+    (query_heads, heads), width = HEADS[small], 128
 
     def inputs(device: torch.device) -> OperationInputs:
-        made = cache(device, 1, (asked, heads), 2 * tokens, width, torch.bfloat16)
+        layer = cache(device, 1, (query_heads, heads), 2 * tokens, width, torch.bfloat16)
         # scores differ in scale, so that heads keep different numbers of entries
         scores = uniform(device, 1, heads, 2 * tokens)
         scores *= torch.arange(1, heads + 1, device=device)[:, None]
         kept = vector.retain(scores, ratio=0.5, scope="layer")
-        held = kv.evict(made["keys"], made["values"], kept).ragged()
-        new = {name: made[name][:, :, -1:].contiguous() for name in ("keys", "values")}
-        step = dict(queries=made["queries"], cache=held, **new)
-        half = dict(
-            queries=made["queries"], keys=made["keys"][:, :, :tokens],
-            values=made["values"][:, :, :tokens],
-        )  # fmt: skip
+        ragged_cache = kv.evict(layer["keys"], layer["values"], kept).ragged()
+        step = {name: x[:, :, -1:].contiguous() for name, x in layer.items()}
+        step["cache"] = ragged_cache
+        half = {name: x[:, :, :tokens] for name, x in layer.items()}
         return OperationInputs(step, step, half)
 
     def launch() -> object:
         keys = empty(heads * tokens, width, dtype=torch.bfloat16)
-        places = (empty(count, dtype=torch.int64) for count in (heads * tokens, heads + 1))
-        held = kv.RaggedCache(keys, torch.empty_like(keys), *places)
-        step = cache(META, 1, (asked, heads), 1, width, torch.bfloat16)
-        return kernels.ragged_attention(step["queries"], held, step["keys"], step["values"])
+        positions, offsets = (empty(n, dtype=torch.int64) for n in (heads * tokens, heads + 1))
+        ragged_cache = kv.RaggedCache(keys, torch.empty_like(keys), positions, offsets)
+        step = cache(META, 1, (query_heads, heads), 1, width, torch.bfloat16)
+        return kernels.ragged_attention(**step, cache=ragged_cache)
 
     shape = f"a decoding step, {tokens} entries a head, bfloat16"
     sides = kernels.ragged_attention, vector.ragged_attention
@@ -421,10 +409,10 @@ def operations(small: bool) -> list[Operation]:
             *(packing(name, 96, bits, small) for bits in (3, 4) for name in PACKS),
             selection(2, 1, 2, 300),
             graph(64, small),
-            *(mass("h2o_mass", "prompt", 40, 40, small, known) for known in (False, True)),
+            *(mass("h2o_mass", "prompt", 40, 40, small, given) for given in (False, True)),
             *(
-                mass("snapkv", "window", 32, 1000, small, known, window=32)
-                for known in (False, True)
+                mass("snapkv", "window", 32, 1000, small, given, window=32)
+                for given in (False, True)
             ),
             eviction(64, small),
             ragged(32, small),
@@ -434,28 +422,30 @@ def operations(small: bool) -> list[Operation]:
         decoding(name, rows, tokens, preset)
         for preset in PRESETS
         for name, rows, tokens in (
-            *(("hex_decode", rows, 32735) for rows in (8, 1)),
-            *(("hex_attention", rows, 32735) for rows in (8, 1)),
+            *((name, rows, 32735) for name in DECODING for rows in (8, 1)),
             *(("hex_attention", rows, 8255) for rows in (1, 32)),
         )
     ]
     return [
-        *(one for one in caches if "-4" in one.variant),
+        *(attention for attention in caches if "-4" in attention.variant),
         *(selection(36, 1, 8, tokens) for tokens in (4096, 8192, 16384, 32768)),
         selection(36, 4, 8, 32768),
         selection(36, 1, 8, 2**20),
         *(packing("hex_compress", 32640, bits) for bits in (3, 4)),
         *(
-            mass("h2o_mass", "prompt", tokens, tokens, known=known)
-            for known in (False, True)
+            mass("h2o_mass", "prompt", tokens, tokens, log_sum_exp=given)
+            for given in (False, True)
             for tokens in sizes[:2]
         ),
-        *(mass("snapkv", "window", 32, 32768, known=known, window=32) for known in (False, True)),
+        *(
+            mass("snapkv", "window", 32, 32768, log_sum_exp=given, window=32)
+            for given in (False, True)
+        ),
         *map(graph, sizes),
         eviction(32768),
         ragged(8192),
         *(packing("hex_reconstruct", 32640, bits) for bits in (3, 4)),
-        *(one for one in caches if "-3" in one.variant),
+        *(attention for attention in caches if "-3" in attention.variant),
     ]
 
 
@@ -467,7 +457,7 @@ def compiled_operations() -> list[Operation]:
     whole, prompt = (36, 1, 8, 32768), ("prompt", 8192, 8192)
     ungated, eager = (partial(body.hubkv_refine, ratio=1.0) for body in (kernels, vector))
     return [
-        *(one for one in operations(small=False) if one.step != "decode"),
+        *(timed for timed in operations(small=False) if timed.step != "decode"),
         *(decoding(name, 8, 32735, preset) for name in DECODING for preset in PRESETS),
         decoding("hex_attention", 8, 32735, "KCVT-4", width=64),
         decoding("hex_attention", 1, 1048703, "KCVT-4", mass=True),
@@ -477,8 +467,8 @@ def compiled_operations() -> list[Operation]:
         selection(*whole, shielded=False),
         selection(*whole, dtype=torch.float32, shielded=False),
         on_scores("ungated_refine", whole, ungated, eager, shielded=True),
-        *(mass("h2o_mass", *prompt, known=known, padded=True) for known in (False, True)),
+        *(mass("h2o_mass", *prompt, log_sum_exp=given, padded=True) for given in (False, True)),
         mass("h2o_mass", *prompt, dtype=torch.float32),
         mass("h2o_mass", "decoding step", 1, 32768, before=32767),
-        *(mass("attention_mass", *prompt, known=known, span=None) for known in (False, True)),
+        *(mass("attention_mass", *prompt, log_sum_exp=given, span=None) for given in (False, True)),
     ]

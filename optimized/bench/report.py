@@ -57,13 +57,6 @@ def commit() -> str:
     return done.stdout.strip()
 
 
-def text_table(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows as a text table with aligned columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
-    return "\n".join(line.rstrip() for line in lines)
-
-
 def markdown(lines: Iterable[Sequence[str]]) -> str:
     """Return lines as a Markdown table with the first one as head."""
     head, *rest = lines

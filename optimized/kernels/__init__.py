@@ -7,29 +7,16 @@ PyTorch. Without Triton there are no kernels.
 """
 
 from importlib.util import find_spec
-from inspect import isfunction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import reference
-from optimized._dispatch import inherit_defaults, modules
+from optimized._dispatch import inherit_defaults, public_bodies
 
 if TYPE_CHECKING:
     from reference import *  # noqa: F403
 
 
-def _bodies() -> dict[str, Any]:
-    """Return the functions that modules of this package define under public names."""
-    if not find_spec("triton"):
-        return {}
-    return {
-        name: body
-        for home in modules(__name__)
-        for name, body in vars(home).items()
-        if name in reference.__all__ and isfunction(body) and body.__module__ == home.__name__
-    }
-
-
-_found = _bodies()
+_found = public_bodies(__name__) if find_spec("triton") else {}
 __all__ = [n for n in reference.__all__ if n in _found]  # pyright: ignore[reportUnsupportedDunderAll]
 globals().update(_found)
 for _name, _body in _found.items():

@@ -27,23 +27,20 @@ def tile(matrix, start, rows, WIDTH: tl.constexpr, ROOM: tl.constexpr, SIZE: tl.
 
 
 @triton.jit
-def product(one, other, NATIVE: tl.constexpr):
+def product(left, right, NATIVE: tl.constexpr):
     """Return a matrix product in float32; terms of 16-bit numbers are exact, NATIVE or not."""
     if NATIVE:
-        return tl.dot(one, other, input_precision="ieee")
+        return tl.dot(left, right, input_precision="ieee")
     else:
-        return tl.dot(widened(one), widened(other), input_precision="ieee")
+        return tl.dot(widened(left), widened(right), input_precision="ieee")
 
 
 @cache
-def resident_programs(device: torch.device, each: int) -> int:
-    """Return how many programs run at once on a GPU, `each` on a multiprocessor.
-
-    A smaller grid splits the tokens of a head. Without a GPU the number is an H100's.
-    """
-    if device.type != "cuda":
-        return 132 * each
-    return torch.cuda.get_device_properties(device).multi_processor_count * each
+def multiprocessors(device: torch.device) -> int:
+    """Return how many multiprocessors a GPU has; as many as an H100 where there is no GPU."""
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return 132
+    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def kernels_support(queries: Tensor, keys: Tensor, beside: Tensor | None = None) -> bool:
@@ -52,8 +49,8 @@ def kernels_support(queries: Tensor, keys: Tensor, beside: Tensor | None = None)
     If not, the caller falls back to PyTorch.
     """
     dtypes = {x.dtype for x in (queries, keys, beside) if x is not None}
-    known = dtypes <= DTYPES and queries.shape[-1] <= WIDEST
-    return known and min(queries.numel(), keys.numel()) > 0
+    supported = dtypes <= DTYPES and queries.shape[-1] <= WIDEST
+    return supported and min(queries.numel(), keys.numel()) > 0
 
 
 def padded_width(width: int) -> int:

@@ -31,13 +31,13 @@ def count_kernel(kept, counts, tokens, blocks, BLOCK: tl.constexpr, COUNTED: tl.
 
 
 @triton.jit
-def copy_rows(source, target, row, place, marked, WIDTH: tl.constexpr, CHANNELS: tl.constexpr):
+def copy_rows(source, target, row, rank, marked, WIDTH: tl.constexpr, CHANNELS: tl.constexpr):
     """Scatter the marked rows to their places, some channels at a time."""
     for start in tl.static_range(0, WIDTH, CHANNELS):  # pyright: ignore[reportGeneralTypeIssues]
         d = start + tl.arange(0, CHANNELS)
         there = marked[:, None] & (d < WIDTH)[None, :]
         entry = tl.load(source + (row[:, None] * WIDTH + d[None, :]), mask=there)
-        tl.store(target + (place[:, None] * WIDTH + d[None, :]), entry, mask=there)
+        tl.store(target + (rank[:, None] * WIDTH + d[None, :]), entry, mask=there)
 
 
 @triton.jit(do_not_specialize=["tokens", "blocks"])
@@ -52,13 +52,13 @@ def copy_kernel(
     i = tl.arange(0, BLOCK)
     marked = tl.load(kept + first + i, mask=i < tokens - start, other=0) != 0
     many = marked.to(tl.int32)
-    place = tl.cumsum(many, 0) - many
+    rank = tl.cumsum(many, 0) - many
     before = tl.load(ends + number) - tl.load(counts + number)
-    tl.store(positions + before + place, (start + i).to(tl.int64), mask=marked)
+    tl.store(positions + before + rank, (start + i).to(tl.int64), mask=marked)
     keys, left_keys = keys + first * WIDTH, left_keys + before * WIDTH
-    copy_rows(keys, left_keys, i, place, marked, WIDTH, CHANNELS)
+    copy_rows(keys, left_keys, i, rank, marked, WIDTH, CHANNELS)
     values, left_values = values + first * WIDTH, left_values + before * WIDTH
-    copy_rows(values, left_values, i, place, marked, WIDTH, CHANNELS)
+    copy_rows(values, left_values, i, rank, marked, WIDTH, CHANNELS)
 
 
 @gradient_fallback(vector.evict)

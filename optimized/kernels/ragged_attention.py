@@ -18,9 +18,9 @@ from optimized.kernels._attention_common import (
     DTYPES,
     WIDEST,
     multiplies_stored_dtype,
+    multiprocessors,
     padded_width,
     product,
-    resident_programs,
     tile,
 )
 from optimized.kernels._numerics import round_to_dtype, widened
@@ -45,7 +45,7 @@ def weighted_values(weights, value, SPLIT: tl.constexpr, NATIVE: tl.constexpr):
 
 @triton.jit
 def attend_tile(
-    high, total, mean, query, at, keys, values, valid, start, stop, scale,
+    high, total, mean, query, position, keys, values, valid, start, stop, scale,
     NEW: tl.constexpr, CAUSAL: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr,
     BLOCK: tl.constexpr, NATIVE: tl.constexpr,
 ):  # fmt: skip
@@ -60,20 +60,20 @@ def attend_tile(
     if NEW:
         if valid is not None:
             real = tl.load(valid + n, mask=n < stop, other=0) != 0
-            seen &= (real[None, :] | (at[:, None] == n[None, :])) if CAUSAL else real[None, :]
+            seen &= (real[None, :] | (position[:, None] == n[None, :])) if CAUSAL else real[None, :]
         if CAUSAL:
-            seen &= n[None, :] <= at[:, None]
+            seen &= n[None, :] <= position[:, None]
     logits = tl.where(seen, logits * scale, -float("inf"))
     top = tl.maximum(high, tl.max(logits, 1))
     base = tl.where(top == -float("inf"), 0.0, top)
     power = tl.exp2((logits - base[:, None]) * 1.4426950408889634)
     before = total * tl.exp2((high - base) * 1.4426950408889634)
     total = before + tl.sum(power, 1)
-    some = 1.0 / tl.where(total > 0, total, 1.0)
+    inverse = 1.0 / tl.where(total > 0, total, 1.0)
     value = tile(values, start, stop, WIDTH, ROOM, BLOCK)
     # weights as two 16-bit numbers are precise enough for a 16-bit output
     fresh = weighted_values(power * (1.0 / BLOCK), value, query.dtype != tl.float32, NATIVE)
-    return top, total, mean * (before * some)[:, None] + fresh * (some * BLOCK)[:, None]
+    return top, total, mean * (before * inverse)[:, None] + fresh * (inverse * BLOCK)[:, None]
 
 
 @triton.jit
@@ -105,7 +105,7 @@ def attend_kernel(
     first = (split - tl.sum(tl.where(h < number, many, 0), 0)) * share
     head = number.to(tl.int64)
     r = r0 + tl.arange(0, ROWS)
-    at = tokens - count + r % count
+    position = tokens - count + r % count
     query = tile(queries + head * rows * WIDTH, r0, rows, WIDTH, ROOM, ROWS)
     high = tl.full([ROWS], -float("inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
@@ -118,7 +118,7 @@ def attend_kernel(
         # one token, as in a decoding step, fills no pipeline
         for start in tl.range(0, tokens, BLOCK, num_stages=1):
             high, total, mean = attend_tile(
-                high, total, mean, query, at, keys, values, valid, start, tokens, scale,
+                high, total, mean, query, position, keys, values, valid, start, tokens, scale,
                 True, CAUSAL, WIDTH, ROOM, BLOCK, NATIVE,
             )  # fmt: skip
     else:
@@ -129,8 +129,8 @@ def attend_kernel(
         stop = tl.minimum(share, entries - first)
         for start in range(0, stop, BLOCK):
             high, total, mean = attend_tile(
-                high, total, mean, query, at, left_keys, left_values, valid, start, stop, scale,
-                False, CAUSAL, WIDTH, ROOM, BLOCK, NATIVE,
+                high, total, mean, query, position, left_keys, left_values, valid, start, stop,
+                scale, False, CAUSAL, WIDTH, ROOM, BLOCK, NATIVE,
             )  # fmt: skip
     row = split.to(tl.int64) * rows + r
     d = tl.arange(0, ROOM)
@@ -165,10 +165,10 @@ def join_kernel(
         weight = parts * tl.exp2((tops - base) * 1.4426950408889634)
         old = total * tl.exp2((high - base) * 1.4426950408889634)
         high, total = top, old + tl.sum(weight, 0)
-        some = 1.0 / tl.where(total > 0, total, 1.0)
+        inverse = 1.0 / tl.where(total > 0, total, 1.0)
         there = (s < shares)[:, None] & (d < WIDTH)[None, :]
         part = tl.load(means + here[:, None] * WIDTH + d[None, :], mask=there, other=0.0)
-        mean = mean * (old * some) + tl.sum((weight * some)[:, None] * part, 0)
+        mean = mean * (old * inverse) + tl.sum((weight * inverse)[:, None] * part, 0)
     tl.store(out + row * WIDTH + d, round_to_dtype(mean, out.dtype.element_ty), mask=d < WIDTH)
 
 
@@ -197,7 +197,7 @@ def ragged_attention(
     size = min(16 if wide else ROWS, max(16, triton.next_power_of_2(rows)))
     blocks = triton.cdiv(rows, size)
     # all programs run at once: no more shares than fit beside the new tokens, but one for each head
-    fit = resident_programs(queries.device, FIT if size <= 16 else 2) // blocks - 2 * lines
+    fit = multiprocessors(queries.device) * (FIT if size <= 16 else 2) // blocks - 2 * lines
     share = max(1, triton.cdiv(triton.cdiv(entries, max(fit, lines)), block)) * block
     splits = entries // share + lines
     offsets = cache.offsets.contiguous()

@@ -1,27 +1,18 @@
 """Vectorised PyTorch bodies: any device, no loops over tokens, heads or queries."""
 
 from inspect import isfunction, unwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import reference
-from optimized._dispatch import modules
+from optimized._dispatch import public_bodies
 
 if TYPE_CHECKING:
     from reference import *  # noqa: F403
 
 
-def _bodies() -> dict[str, Any]:
-    """Return the functions and classes that modules of this package define under public names."""
-    found: dict[str, Any] = {}
-    for home in modules(__name__):
-        here = vars(home)
-        for name in here.keys() & set(reference.__all__):
-            if getattr(here[name], "__module__", None) == home.__name__:
-                found[name] = vars(here[name]).get("without_kernel", here[name])
-    return found
-
-
-_found = _bodies()
+_found = {
+    name: vars(body).get("without_kernel", body) for name, body in public_bodies(__name__).items()
+}
 ELEMENTWISE = frozenset(
     name
     for name in reference.__all__

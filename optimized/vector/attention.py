@@ -1,15 +1,18 @@
 """Attention with grouped queries as two batched products."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from reference.attention import known_of
 from reference.contract.enforce import has_memory
 from reference.precision import widen, widest
 
+QUERIES = 128
+"""Queries at a time, so that the memory of weights does not grow with their number."""
 # most weights at a time, but at least those of one key head: 2 MiB in float32
 WEIGHTS = 1 << 19
 
@@ -144,3 +147,23 @@ def attention_drawn(
                 weights = blank(weights, blind[piece], 0)
         out[piece] = reduce(weights, -2)
     return out.view(*batch, kv_heads, group, tokens)
+
+
+def mass_by_blocks(
+    queries: Tensor,
+    keys: Tensor,
+    valid: Tensor | None,
+    log_sum_exp: Tensor | None,
+    exact: torch.dtype,
+    causal: bool = True,
+    reduce: Callable[[Tensor, int], Tensor] = torch.sum,
+) -> Iterator[tuple[int, Tensor]]:
+    """Yield the number of tokens that a block of queries sees, and their mass from the block."""
+    tokens, count = keys.shape[-2], queries.shape[-2]
+    for start in range(0, count, QUERIES):
+        stop = min(count, start + QUERIES)
+        seen = tokens - count + stop if causal else tokens
+        real = None if valid is None else valid[..., :seen]
+        log_sum = known_of(log_sum_exp, slice(start, stop))
+        block = queries[..., start:stop, :], keys[..., :seen, :], real, log_sum
+        yield seen, attention_drawn(*block, exact, causal, reduce)

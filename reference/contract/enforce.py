@@ -18,15 +18,7 @@ from inspect import Parameter, signature
 from math import inf, isfinite
 from numbers import Integral, Real
 from types import UnionType
-from typing import (
-    Any,
-    ParamSpec,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
@@ -53,18 +45,10 @@ DTYPES = {
     "uint8": ("a uint8", lambda dtype: dtype == torch.uint8),
 }
 INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
-INFINITY = {  # as an integer with the same bits
-    torch.float16: 0x1F << 10,
-    torch.bfloat16: 0xFF << 7,
-    torch.float32: 0xFF << 23,
-    torch.float64: 0x7FF << 52,
-}
 PLAIN = {int, float, bool, str, type(None), torch.dtype, Tensor}
 """Types of arguments that are taken as they are; other numbers become those of Python."""
 SHARES = {"ratio", "fraction", "density", "heavy", "depth"}
 """Arguments of which counts are made."""
-FEW = 1 << 14
-"""Elements of which the least and the greatest are found in one step."""
 _trusting = ContextVar("trusting", default=False)
 
 
@@ -167,9 +151,9 @@ def compile_contract(
             if name in given:
                 check(given[name], axes)
         if rules:
-            known = {axis: length for axis, (length, _) in axes.items()} | defaults | given
+            values = {axis: length for axis, (length, _) in axes.items()} | defaults | given
             for rule, wanted in rules:
-                rule(*[known.get(n) for n in wanted])
+                rule(*[values.get(n) for n in wanted])
         named = {name: plain(value, name) for name, value in kwargs.items()}
         return tuple(map(plain, args, names)) + args[len(names) :], named
 
@@ -237,8 +221,8 @@ def _union(name: str, members: tuple[Any, ...]) -> Check:
     kinds = [kind for kind in members if kind is not type(None)]
     optional = len(kinds) < len(members)
     checks = [(kind, compiled(name, kind)) for kind in kinds]
-    ranks = [(len(kind.dim_str.split()), held) for kind, held in checks if hasattr(kind, "dim_str")]
-    others = [(kind, held) for kind, held in checks if not hasattr(kind, "dim_str")]
+    ranks = [(len(kind.dim_str.split()), test) for kind, test in checks if hasattr(kind, "dim_str")]
+    others = [(kind, test) for kind, test in checks if not hasattr(kind, "dim_str")]
     records = tuple(kind for kind in kinds if hasattr(kind, "_fields"))
     rest = (others or checks)[0][1]
 
@@ -249,11 +233,11 @@ def _union(name: str, members: tuple[Any, ...]) -> Check:
             listed = " or ".join([f"a {kind.__name__}" for kind in records] + ["None"] * optional)
             raise TypeError(f"{name} must be {listed}, got {value!r}")
         if ranks and isinstance(value, Tensor):
-            fitting = (held for rank, held in ranks if rank == value.ndim)
+            fitting = (test for rank, test in ranks if rank == value.ndim)
             chosen = next(fitting, ranks[-1][1])
         else:
             # compared, not looked up: `tuple[...]` cannot be hashed while `torch.compile` traces
-            chosen = next((held for kind, held in others if type(value) is kind), rest)
+            chosen = next((test for kind, test in others if type(value) is kind), rest)
         chosen(value, axes)
 
     return check
@@ -266,10 +250,10 @@ def _several(name: str, many: type, kind: Any) -> Check:
     def check(value: Any, axes: Axes) -> None:
         if not isinstance(value, many) or isinstance(value, str):
             raise TypeError(f"{name} must be {SEVERAL[many]}, got {shown(value)}")
-        for place, part in enumerate(value):
-            if place == len(parts):
-                parts.append(compiled(f"{name}[{place}]", kind))
-            parts[place](part, axes)
+        for index, part in enumerate(value):
+            if index == len(parts):
+                parts.append(compiled(f"{name}[{index}]", kind))
+            parts[index](part, axes)
 
     return check
 
@@ -277,8 +261,8 @@ def _several(name: str, many: type, kind: Any) -> Check:
 def choice(name: str, choices: tuple[Any, ...], value: Any, _: Axes) -> None:
     """Refuse a value that is not among `choices`."""
     # compare equal types only: a list has no hash, and an array has no truth value
-    if not any(type(value) is type(one) and value == one for one in choices):
-        listed = ", ".join(repr(one) for one in choices)
+    if not any(type(value) is type(allowed) and value == allowed for allowed in choices):
+        listed = ", ".join(map(repr, choices))
         raise ValueError(f"{name} must be one of {listed}, got {value!r}")
 
 
@@ -328,8 +312,8 @@ def _record(name: str, kind: Any) -> Check:
         if not isinstance(value, kind):
             raise TypeError(f"{name} must be a {kind.__name__}, got {value!r}")
         try:
-            for field, held in checks:
-                held(getattr(value, field), axes)
+            for field, test in checks:
+                test(getattr(value, field), axes)
             for rule, wanted in rules:
                 rule(name, *[getattr(value, field) for field in wanted])
         except (TypeError, ValueError) as error:
@@ -341,7 +325,7 @@ def _record(name: str, kind: Any) -> Check:
 def _tensor(name: str, annotation: Any, marks: Sequence[Any]) -> Check:
     (word, fits), bounds = tensor_kind(annotation), BoundsTest.of(marks)
     names = annotation.dim_str.split()
-    star = next((place for place, axis in enumerate(names) if axis[0] == "*"), None)
+    star = next((index for index, axis in enumerate(names) if axis[0] == "*"), None)
     least = len(names) - (star is not None)
 
     def lengths(shape: tuple[int, ...]) -> Sequence[Any]:
@@ -367,12 +351,12 @@ def _tensor(name: str, annotation: Any, marks: Sequence[Any]) -> Check:
         within(name, value, bounds)
 
     def misfit(axis: str, length: Any, shape: tuple[int, ...], axes: Axes) -> None:
-        known, other = axes[axis]
+        expected, other = axes[axis]
         if other == name:
             raise ValueError(f"{name} must be square, got shape {shape}")
-        if known == 0 and length:
+        if expected == 0 and length:
             said = f"{other} must have {axis} of at least 1 to fit {name}"
-            raise ValueError(f"{said}, got {known}")
+            raise ValueError(f"{said}, got {expected}")
         wanted: list[Any] = []
         for other_axis, own in zip(names, lengths(shape), strict=True):
             length = axes.get(other_axis, (own,))[0]
@@ -403,19 +387,17 @@ def surely_within(tensor: Tensor, bounds: BoundsTest) -> bool:
     A sum is finite only if all its terms are. Without a sign bit, floats order like the integers
     with the same bits.
     """
-    if not tensor.is_cpu or tensor.dtype not in INFINITY or bounds.high < inf:
+    if not tensor.is_cpu or not tensor.is_floating_point() or bounds.high < inf:
         return False
-    if bounds.low == 0:
-        if tensor.numel() < FEW:
-            return False
-        bits = tensor.detach().view(INTEGERS[tensor.itemsize])
-        if not tensor.is_contiguous():  # which `aminmax` copies
-            return bits.amin().item() >= 0 and isfinite(tensor.sum().item())
-        low, high = bits.aminmax()
-        return low.item() >= 0 and high.item() < INFINITY[tensor.dtype]
-    if bounds.open_below or tensor.itemsize == 2:  # whose `amax` is slow
+    if bounds.low < 0:
         return isfinite(tensor.sum().item())
-    return tensor.amax().item() < inf
+    if tensor.numel() < 1 << 14:  # the check of both ends is as fast
+        return False
+    bits = tensor.detach().view(INTEGERS[tensor.itemsize])
+    if not tensor.is_contiguous():  # which `aminmax` copies
+        return bits.amin().item() >= 0 and isfinite(tensor.sum().item())
+    low, high = bits.aminmax()
+    return low.item() >= 0 and high.view(tensor.dtype).item() < inf
 
 
 def any_true(mask: Tensor) -> bool:

@@ -21,8 +21,8 @@ def grouped(query_heads: int, kv_heads: int) -> None:
 def multiple(name: str, heads: int, kv_heads: int, least: int = 0) -> None:
     """Refuse a number of heads that is no multiple of `kv_heads`, or is below `least`."""
     if heads < least or (heads % kv_heads if kv_heads else heads):
-        some = f", and at least {least}" if least else ""
-        said = f"the heads of {name} must be a multiple of the {kv_heads} of keys{some}"
+        limit = f", and at least {least}" if least else ""
+        said = f"the heads of {name} must be a multiple of the {kv_heads} of keys{limit}"
         raise ValueError(f"{said}, got {heads}")
 
 
@@ -157,22 +157,11 @@ def indexing(name: str, places: Tensor, count: int) -> None:
         nonnegative_at_most(name, low if low < 0 else high, count - 1)
 
 
-def reaches_each_place(places: Tensor) -> bool:
-    """Whether each row of indices has every place of the row."""
-    length = places.shape[-1]
-    low, high = ends(places)
-    if low < 0 or high >= length:
-        return False
-    rows = places.reshape(-1, length)
-    starts = length * torch.arange(len(rows), device=places.device)
-    reached = torch.zeros(rows.shape, dtype=torch.uint8, device=places.device).flatten()
-    return bool(reached.index_fill_(0, (rows + starts[:, None]).flatten(), 1).amin())
-
-
 def permuting(permutations: Tensor) -> None:
     """Refuse a tensor whose last axis holds no permutations."""
-    if not permutations.shape[-1] or (
-        may_read_values(permutations) and not reaches_each_place(permutations)
+    places = torch.arange(permutations.shape[-1], device=permutations.device)
+    if not len(places) or (
+        may_read_values(permutations) and bool((permutations.sort(-1).values != places).any())
     ):
         raise ValueError(
             "permutations must be permutations along the last axis, "

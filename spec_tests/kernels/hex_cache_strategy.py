@@ -21,7 +21,7 @@ def wide_cache_inputs(
     """
     width, group = draw(st.sampled_from(widths)), draw(st.sampled_from(groups))
     batch, dtype = draw(st.sampled_from([(), (2,)])), draw(st.sampled_from(DTYPES))
-    prompt, more = draw(st.sampled_from([0, 31, 96, 193])), draw(st.sampled_from([0, 53, 97]))
+    prompt, decoded = draw(st.sampled_from([0, 31, 96, 193])), draw(st.sampled_from([0, 53, 97]))
     config = HexConfig(
         bits=draw(st.sampled_from(bits)),
         density=draw(st.sampled_from([0.0, 0.125])),
@@ -32,7 +32,7 @@ def wide_cache_inputs(
         value_group=draw(st.sampled_from(["token", "head"])),
     )
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
-    heads, tokens = KV_HEADS * (2 + group), prompt + more
+    heads, tokens = KV_HEADS * (2 + group), prompt + decoded
     noise = torch.randn(*batch, heads, tokens + 1, width, generator=generator).to(dtype)
     keys, values, queries = noise.split([KV_HEADS, KV_HEADS, KV_HEADS * group], -3)
     stream = queries / 4, keys + 1, values + 1

@@ -3,7 +3,7 @@
 import inspect
 from bisect import bisect
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import wraps
 from random import Random
@@ -48,7 +48,6 @@ def patch_once() -> None:
         builder.options = replace(builder.options, sanitize_overflow=False)
         builder.create_fma = fused
         hold_to_tensors(builder)
-        hold_to_grids(builder)
 
 
 def fused(x: Any, y: Any, z: Any) -> Any:
@@ -70,48 +69,31 @@ def hold_to_tensors(builder: Any) -> None:
         given = take(self, args, kwargs)
         memory = [x.untyped_storage() for x in tensors((*given[0], *given[1].values()))]
         spans = sorted({(x.data_ptr(), x.data_ptr() + x.nbytes()) for x in memory})
-        starts[:] = [start for start, _ in spans]
-        ends[:] = [end for _, end in spans]
+        starts[:], ends[:] = ([span[i] for span in spans] for i in range(2))
         return given
 
-    def hold(pointers: Any, mask: Any) -> None:
-        there = pointers.data[mask.data.astype(bool)]
-        if there.size:
-            first, last = int(there.min()), int(there.max())
-            size = pointers.get_element_ty().primitive_bitwidth // 8 or 1
-            place = bisect(starts, first) - 1
-            assert place >= 0, "before all tensors"
-            beyond = last + size - ends[place]
-            assert beyond <= 0, f"{beyond} bytes beyond a tensor"
-
-    def holding(name: str, mask_at: int) -> None:
+    def checked(name: str, mask_index: int) -> None:
         run = getattr(builder, name)
 
         @wraps(run)
-        def held(pointers: Any, *rest: Any) -> Any:
-            hold(pointers, rest[mask_at])
+        def check(pointers: Any, *rest: Any) -> Any:
+            addresses = pointers.data[rest[mask_index].data.astype(bool)]
+            if addresses.size:
+                first, last = int(addresses.min()), int(addresses.max())
+                size = pointers.get_element_ty().primitive_bitwidth // 8 or 1
+                tensor = bisect(starts, first) - 1
+                assert tensor >= 0, "before all tensors"
+                beyond = last + size - ends[tensor]
+                assert beyond <= 0, f"{beyond} bytes beyond a tensor"
             return run(pointers, *rest)
 
-        setattr(builder, name, held)
+        setattr(builder, name, check)
 
     executor._init_args_hst = taken
-    holding("create_masked_load", 0)
-    holding("create_masked_store", 1)
+    checked("create_masked_load", 0)
+    checked("create_masked_store", 1)
 
 
-def hold_to_grids(builder: Any) -> None:
-    """Make launches fail whose grid exceeds `GRID`, the largest that a GPU accepts."""
-    begin = builder.set_grid_dim
-
-    def held(*grid: int) -> None:
-        for size, most in zip(grid, GRID, strict=True):
-            assert size <= most, f"a grid of {grid} programs, no GPU has one beyond {GRID}"
-        begin(*grid)
-
-    builder.set_grid_dim = held
-
-
-GRID = 2**31 - 1, 2**16 - 1, 2**16 - 1
 UNPATCHED = SimpleNamespace(restore=lambda: None)
 
 
@@ -132,48 +114,36 @@ def interpreted(home: Any, name: str, member: Any, _: Any, scope: Any) -> None:
 
 
 def remember_operands() -> None:
-    """Cache which pairs of operands need no cast, and the tensors made from constants.
-
-    The cached tensors are read-only, since calls share them.
-    """
+    """Cache which pairs of operands need no cast, and the tensors made from constants."""
     semantic: Any = TritonSemantic
     tensor: Any = tl.tensor
     check, make = semantic.binary_op_type_checking_impl, semantic.to_tensor
-    as_they_are: set[Any] = set()
-    beside: dict[Any, Any] = {}
-    alone: dict[Any, Any] = {}
+    constants: dict[Any, Any] = {}
 
     @wraps(check)
     def checked(self: Any, lhs: Any, rhs: Any, *how: bool) -> tuple[Any, Any]:
         if type(lhs) is not tensor:
             return check(self, lhs, rhs, *how)
-        if type(rhs) is tensor:
-            key = lhs.dtype.name, rhs.dtype.name, how
-            if key in as_they_are:
-                return self.broadcast_impl_value(lhs, rhs)
-            left, right = check(self, lhs, rhs, *how)
-            if left.dtype is lhs.dtype and right.dtype is rhs.dtype:
-                as_they_are.add(key)
-            return left, right
-        key = lhs.type.name, *exactly(rhs), how
-        if key in beside:
-            return lhs, beside[key]
+        both = type(rhs) is tensor
+        key = (lhs.dtype.name, rhs.dtype.name, how) if both else (lhs.type.name, exactly(rhs), how)
+        if key in constants:
+            return self.broadcast_impl_value(lhs, rhs) if both else (lhs, constants[key])
         left, right = check(self, lhs, rhs, *how)
-        if left is lhs:
-            beside[key] = shared(right)
+        if both and left.dtype is lhs.dtype and right.dtype is rhs.dtype:
+            constants[key] = None
+        elif not both and left is lhs:
+            constants[key] = shared(right)
         return left, right
 
     @wraps(make)
     def made(self: Any, x: Any, check_type: bool = True) -> Any:
-        if type(x) is tensor:
-            return x
         value = x.value if type(x) is tl.constexpr else x
         if type(value) not in (int, float):
             return make(self, x, check_type)
         key = exactly(value)
-        if key not in alone:
-            alone[key] = shared(make(self, value))
-        return alone[key]
+        if key not in constants:
+            constants[key] = shared(make(self, value))
+        return constants[key]
 
     semantic.binary_op_type_checking_impl, semantic.to_tensor = checked, made
 
@@ -184,7 +154,7 @@ def exactly(number: Any) -> tuple[type, Any]:
 
 
 def shared(constant: Any) -> Any:
-    """Return a tensor after making its memory read-only."""
+    """Return a tensor after making its memory read-only, since calls share it."""
     constant.handle.data.flags.writeable = False
     return constant
 
@@ -223,10 +193,10 @@ def remember_shapes() -> None:
         if lhs.shape and rhs.shape:
             return spread(self, lhs, rhs)
         if lhs.shape:
-            return lhs, spread_one(self, rhs, lhs.type)
-        return spread_one(self, lhs, rhs.type), rhs
+            return lhs, spread_scalar(self, rhs, lhs.type)
+        return spread_scalar(self, lhs, rhs.type), rhs
 
-    def spread_one(self: Any, scalar: Any, like: Any) -> Any:
+    def spread_scalar(self: Any, scalar: Any, like: Any) -> Any:
         kind = like.with_element_ty(scalar.dtype)
         return self.tensor(self.builder.create_splat(kind, scalar.handle), kind)
 
@@ -260,12 +230,8 @@ def as_on_gpu(body: Callable[..., Any]) -> Callable[..., Any]:
 @contextmanager
 def small_blocks(size: int) -> Iterator[None]:
     """Set the number of elements of a program, so that small inputs need several programs."""
-    homes = modules(kernels.__name__)
-    before = [(home, home.BLOCK) for home in homes if hasattr(home, "BLOCK")]
-    try:
-        for home, _ in before:
-            vars(home)["BLOCK"] = size
+    with ExitStack() as stack:
+        for home in modules(kernels.__name__):
+            if hasattr(home, "BLOCK"):
+                stack.enter_context(patch.object(home, "BLOCK", size))
         yield
-    finally:
-        for home, block in before:
-            vars(home)["BLOCK"] = block

@@ -43,8 +43,8 @@ mutant = register_kernel_mutants("hubkv/refine.py", block=32)
 mutant("""
 hubkv/refine/test_laws.py::test_refinement_is_its_four_steps[torch.float32]
   kernel_refined_beyond_the_row: scores before the start of a row are read
-  - there = (at >= -start) if WHOLE else (at >= -start) & (at < left)
-  + there = at >= -start
+  - there = (index >= -start) if WHOLE else (index >= -start) & (index < left)
+  + there = index >= -start
 """)
 
 mutant = register_kernel_mutants("retain.py")
@@ -121,11 +121,11 @@ mutant = register_kernel_mutants("hex/heavy_hitters.py", block=32)
 mutant("""
 scorers/h2o/test_laws.py::test_mass_is_what_every_query_of_the_group_hands_out
   kernel_blind_to_itself: a query does not see its own token
-  - seen &= n[None, :] <= at[:, None]
-  + seen &= n[None, :] < at[:, None]
+  - seen &= n[None, :] <= position[:, None]
+  + seen &= n[None, :] < position[:, None]
   kernel_drawn_from_before: a token gets mass from earlier queries
-  - at[None, :] >= n[:, None]
-  + at[None, :] >= 0
+  - position[None, :] >= n[:, None]
+  + position[None, :] >= 0
   kernel_unscaled: logits are not divided by the root of the width
   -  / math.sqrt(width)
   +  / 1
@@ -137,7 +137,7 @@ scorers/h2o/test_laws.py::test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logi
   - tl.load(sums + row + r, mask
   + tl.load(sums + r, mask
   kernel_sum_at_padding: the log-sum-exp at padding is used
-  - there = (r < rows) & (at >= first)
+  - there = (r < rows) & (position >= first)
   + there = r < rows
   kernel_sum_ignored: the log-sum-exp argument is ignored
   - given = log_sum_exp is not None
@@ -151,7 +151,7 @@ ragged_attention/test_laws.py::test_after_no_eviction_it_is_attention_over_the_w
   - before = total * tl.exp2((high - base) * 1.4426950408889634)
   + before = total
   kernel_sees_later: a query sees new tokens after its own
-  - seen &= n[None, :] <= at[:, None]
+  - seen &= n[None, :] <= position[:, None]
   + seen &= n[None, :] >= 0
   kernel_values_of_the_first_share: every part of a head has the values of the first part
   - left_values += (begin + first) * WIDTH
@@ -164,7 +164,7 @@ hex/compress/test_laws.py::test_what_is_restored_is_kcvt_of_the_remaining_entrie
   kernel_kept_in_range: kept values count in the range of their token
   - left = free(static + channel, mine)
   + left = mine | free(static + channel, mine)
-            x = widened(tl.load(values + at + channel, mask=mine, other=0.0))
+            x = widened(tl.load(values + offset + channel, mask=mine, other=0.0))
             low =
   kernel_steps_of_the_first_row: keys of every row have the scales of the first row
   - here = head * WIDTH + channel

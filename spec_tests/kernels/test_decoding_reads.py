@@ -1,6 +1,7 @@
 """While a model decodes on a GPU, the caches of the plug-in wait for no value of a tensor."""
 
 from functools import cache, partial
+from itertools import pairwise, product
 
 import pytest
 import torch
@@ -24,6 +25,7 @@ SYSTEMS = {
     "hex": {},
     "snapkv@layer>kcvt-4": dict(ratio=0.5),
 }
+PADDED = "snapkv@head", "h2o+hubkv@head", "hex"
 COMPRESSING = {"h2o+hubkv@head": {2, 5}, "knorm@head": {2, 5}, "hex": {2, 2 + PADDING}}
 """The steps that evict, or fill a block."""
 
@@ -50,8 +52,8 @@ def prompt(padded):
 
 def filled(system, padded):
     """Return the cache of the prompts."""
-    named = HEX if system == "hex" else system
-    return models.compressed(model(), named, *prompt(padded), **SYSTEMS[system])
+    config = HEX if system == "hex" else system
+    return models.compressed(model(), config, *prompt(padded), **SYSTEMS[system])
 
 
 def generate(cache, ids, mask):
@@ -60,18 +62,17 @@ def generate(cache, ids, mask):
     model().generate(ids, attention_mask=mask, past_key_values=cache, **how)
 
 
-def one_by_one(cache, ids, mask, count=NEW, given=None):
-    """Decode by calls of the model, with masks, and with positions unless others are `given`."""
-    new = ids[:, :1]
-    seen = mask.new_ones(2, cache.get_seq_length() + 1)
-    seen[:, : mask.shape[1]] = mask[:, : seen.shape[1]]
-    mask = seen
-    for _ in range(count):
-        places = (mask.cumsum(1) - 1)[:, -1:] if given is None else given
-        step = dict(input_ids=new, attention_mask=mask, position_ids=places)
+def one_by_one(cache, ids, mask, count=NEW, positions=None):
+    """Decode by calls of the model, with masks and positions."""
+    token, prompt_length = ids[:, :1], mask.shape[1]
+    seen = mask.new_ones(2, cache.get_seq_length() + count)
+    seen[:, :prompt_length] = mask[:, : seen.shape[1]]
+    for stop in range(cache.get_seq_length() + 1, seen.shape[1] + 1):
+        shown = seen[:, :stop]
+        own = (shown.cumsum(1) - 1)[:, -1:] if positions is None else positions
+        step = dict(input_ids=token, attention_mask=shown, position_ids=own)
         with torch.no_grad():
-            new = model()(**step, past_key_values=cache).logits[:, -1:].argmax(-1)
-        mask = torch.cat([mask, torch.ones_like(new)], 1)
+            token = model()(**step, past_key_values=cache).logits[:, -1:].argmax(-1)
 
 
 def places_of_reads(run):
@@ -83,22 +84,19 @@ def places_of_reads(run):
             run()
         finally:
             before.remove()
-    spans = zip(steps, [*steps[1:], None], strict=True)
+    ours = (*optimized.__path__, *optimized.reference.__path__)
     return [
-        [f"{name} {line}" for name, line in reads.found[start:stop] if ours(line)]
-        for start, stop in spans
+        [f"{name} {line}" for name, line in reads.found[start:stop] if line.startswith(ours)]
+        for start, stop in pairwise([*steps, None])
     ]
 
 
-def ours(line):
-    """Return whether a line is one of the specification or of its optimized form."""
-    return line.startswith((*optimized.__path__, *optimized.reference.__path__))
-
-
-@pytest.mark.parametrize(("decode", "padded"), [(generate, False), (one_by_one, True)])
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_no_step_after_the_first_waits_for_a_value(system, decode, padded):
+@pytest.mark.parametrize(
+    ("system", "padded"), [*product(SYSTEMS, [False]), *product(PADDED, [True])]
+)
+def test_no_step_after_the_first_waits_for_a_value(system, padded):
     """Steps that evict or compress what was decoded may wait."""
+    decode = one_by_one if padded else generate
     first, *later = places_of_reads(partial(decode, filled(system, padded), *prompt(padded)))
     assert first
     assert len(later) == NEW - 1
@@ -108,27 +106,23 @@ def test_no_step_after_the_first_waits_for_a_value(system, decode, padded):
 
 @pytest.mark.parametrize("system", ["snapkv@head", "hex"])
 def test_what_contradicts_a_cache_is_refused_at_the_first_step(system):
-    """Of `generate`, too; at later steps a mask is refused by its shape alone."""
+    """Later steps on a GPU look only at the shape of a mask, later steps on a CPU at its values."""
     ids, mask = prompt(padded=False)
     hidden = mask.clone()
     hidden[0, 3] = 0
     cache = filled(system, padded=False)
-    before = cache.get_seq_length()
     step = partial(one_by_one, cache, ids, count=1)
+    refused = pytest.raises(ValueError, match="attention_mask must")
     with reads_as_if_on_gpu():
-        with pytest.raises(ValueError, match="attention_mask must"):
+        with refused:
             step(mask=hidden)
+        with refused:
+            generate(cache, torch.cat([ids, ids[:, :1]], 1), torch.cat([hidden, mask[:, :1]], 1))
         with pytest.raises(ValueError, match="position_ids must"):
-            step(mask=mask, given=torch.tensor([[7]]))
+            step(mask=mask, positions=torch.tensor([[7]]))
         for _ in range(2):
             step(mask=mask)
-        with pytest.raises(ValueError, match="attention_mask must"):
+        with refused:
             model()(ids[:, :1], attention_mask=mask[:, 1:], past_key_values=cache)
-        step(mask=mask)
-        seen, held = ids[:, :before], cache.get_seq_length() - before
-        every = torch.cat([seen, ids[:, :1].expand(2, held + 1)], 1)
-        shown = torch.cat([hidden[:, :before], torch.ones_like(every[:, before:])], 1)
-        with pytest.raises(ValueError, match="attention_mask must"):
-            generate(cache, every, shown)
-    with pytest.raises(ValueError, match="attention_mask must"):  # on a CPU, at every step
+    with refused:
         step(mask=hidden)

@@ -1,7 +1,6 @@
 """Which body runs for which call, tested on tensors without values that claim to be on a GPU."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from fractions import Fraction
 from inspect import signature
 from typing import Any
@@ -14,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
-from triton.runtime.interpreter import InterpretedFunction
 
 import optimized
 import reference
@@ -46,28 +44,12 @@ def stream(count=1, tokens=97, device="cpu"):
     return torch.randn(3, 1, tokens, 64, generator=generator)[..., -count:, :].to(device)
 
 
-def stored(count, **changes):
-    """Return a HEX cache of a prompt."""
-    return reference.hex_prefill(*stream(count), config=HEX._replace(**changes))
+def stored():
+    """Return a HEX cache of a block."""
+    return reference.hex_prefill(*stream(96), config=HEX)
 
 
 HEX = HexConfig(bits=4, density=0.0, heavy=0.0, recent=0)
-CALLS: dict[str, Any] = {
-    "compress a prompt": (
-        "refine_kernel cut_kernel mark_kernel copy_kernel",
-        lambda: optimized.hubkv_compress(*layer(), ratio=0.5),
-    ),
-    "store a prompt": (
-        "mass_kernel codes_kernel",
-        lambda: optimized.hex_prefill(*stream(96, 96), config=HEX),
-    ),
-    "read a cache": ("restore_kernel", lambda: optimized.hex_read(stored(96))),
-    "decode a token": (
-        "kcvt_kernel merge_kernel",
-        lambda: optimized.hex_decode(stored(96), *stream()),
-    ),
-}
-"""Functions that call functions with kernels, and some of the kernels that they launch."""
 
 
 @pytest.fixture(autouse=True)
@@ -77,29 +59,23 @@ def gpu() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def ran() -> Iterator[set[str]]:
-    """Collect the names of the kernels that the interpreter runs."""
-    found: set[str] = set()
-    run = InterpretedFunction.run
-
-    def noted(kernel: Any, *args: Any, **rest: Any) -> Any:
-        found.add(kernel.fn.__name__)
-        return run(kernel, *args, **rest)
-
-    with patch.object(InterpretedFunction, "run", noted):
-        yield found
-
-
-@pytest.mark.parametrize("call", CALLS)
-def test_a_body_launches_the_kernels_of_the_functions_that_it_calls(call):
-    wanted, run = CALLS[call]
-    with patch.object(_dispatch, "on_gpu", lambda _: True), ran() as found:
-        run()
-    assert found >= {*wanted.split()}
-    with ran() as found:
-        run()
-    assert not found, "on a CPU"
+@pytest.mark.parametrize(
+    ("names", "call"),
+    [
+        ("refine cut mark copy", lambda: optimized.hubkv_compress(*layer(), ratio=0.5)),
+        ("mass codes", lambda: optimized.hex_prefill(*stream(96, 96), config=HEX)),
+        ("restore", lambda: optimized.hex_read(stored())),
+        ("kcvt merge", lambda: optimized.hex_decode(stored(), *stream())),
+    ],
+)
+def test_a_body_launches_the_kernels_of_the_functions_that_it_calls(names, call):
+    with patch.object(_dispatch, "on_gpu", lambda _: True), recorded(run=True) as launches:
+        call()
+    found = {launch.kernel.fn.__name__ for launch in launches}
+    assert found >= {f"{name}_kernel" for name in names.split()}
+    with recorded(run=True) as launches:
+        call()
+    assert not launches, "on a CPU"
 
 
 def row(name: str) -> Any:
@@ -120,8 +96,8 @@ def test_a_kernel_runs_while_the_gpu_of_its_tensors_is_the_current_one():
     entered = list[Any]()
 
     class Entered(torch.cuda.device):
-        def __init__(self, place: Any) -> None:
-            entered.append(place)
+        def __init__(self, device: Any) -> None:
+            entered.append(device)
             super().__init__(-1)
 
     with FakeTensorMode():
@@ -142,116 +118,60 @@ def ragged(device):
     return RaggedCache(rows, rows, places, torch.tensor([0, 3], device=device))
 
 
-DECISIONS: dict[str, Any] = {
-    "on a GPU": ("kernel", "smd", lambda: [torch.ones(3, device=GPU)]),
-    "on a CPU": ("vectorised", "smd", lambda: [torch.ones(3)]),
-    "a mask elsewhere": (
-        "vectorised",
-        "smd",
-        lambda: [torch.ones(3, device=GPU), 2, 0.5, torch.ones(3, dtype=torch.bool)],
-    ),
-    "in a record": ("kernel", "refine", lambda: [layer(device=GPU)[2], None]),
-    "in a record elsewhere": ("vectorised", "refine", lambda: [layer()[2], None]),
-    "beside a record elsewhere": (
-        "vectorised",
-        "ragged_attention",
-        lambda: [
-            torch.ones(1, 1, 4, device=GPU),
-            ragged("cpu"),
-            *[torch.ones(1, 1, 4, device=GPU)] * 2,
-        ],
-    ),
-    "no tensor": ("vectorised", "kept_count", lambda: [100, 0.5]),
-}
-"""The body that a call runs, the function, and its arguments."""
+def ones(*shape, dtype=torch.float32, device=GPU):
+    """Return ones, on the pretended GPU by default."""
+    return torch.ones(shape, dtype=dtype, device=device)
 
 
-@pytest.mark.parametrize("case", DECISIONS)
-def test_the_place_of_all_tensors_decides_and_nothing_else(case):
-    wanted, name, arguments = DECISIONS[case]
-    knobs = dict(keep=5) if name == "refine" else {}
+QUERY = ones(1, 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("body", "name", "arguments"),
+    [
+        ("kernel", "smd", [ones(3)]),
+        ("vectorised", "smd", [ones(3, device="cpu")]),
+        ("vectorised", "smd", [ones(3), 2, 0.5, ones(3, dtype=torch.bool, device="cpu")]),
+        ("kernel", "refine", [layer(device=GPU)[2], None]),
+        ("vectorised", "refine", [layer()[2], None]),
+        ("vectorised", "ragged_attention", [QUERY, ragged("cpu"), QUERY, QUERY]),
+        ("vectorised", "kept_count", [100, 0.5]),
+    ],
+)
+def test_the_place_of_all_tensors_decides_and_nothing_else(body, name, arguments):
+    settings = dict(keep=5) if name == "refine" else {}
     with trusted():
-        assert row(name)(*arguments(), **knobs) == wanted
+        assert row(name)(*arguments, **settings) == body
 
 
-def decode(device, **changes):
-    """Return the arguments of decode attention over a HEX cache, with changed settings."""
-    cache = stored(96, **changes)
-    return [moved(x, torch.device(device)) for x in (stream()[0], cache)]
-
-
-def ones(*shape, dtype=torch.float32):
-    """Return ones on the pretended GPU."""
-    return torch.ones(shape, dtype=dtype, device=GPU)
-
-
-double = torch.float64
-RULES: dict[str, Any] = {
-    "smd": (True, lambda: [ones(2, 9)], {}),
-    "smd, strided": (True, lambda: [ones(9, 2).mT], {}),
-    "smd, double precision": (True, lambda: [ones(2, 9, dtype=double)], {}),
-    "smd, empty": (None, lambda: [ones(2, 0)], {}),
-    "hubkv_refine": (True, lambda: [ones(2, 2, 9)], dict(ratio=0.5)),
-    "hubkv_refine, empty": (None, lambda: [ones(2, 0, 9)], dict(ratio=0.5)),
-    "retain": (True, lambda: [ones(2, 9)], dict(keep=3)),
-    "retain, double precision": (True, lambda: [ones(2, 9, dtype=double)], dict(keep=3)),
-    "retain, empty": (None, lambda: [ones(0, 9)], dict(keep=3)),
-    "graphkv_refine": (True, lambda: [ones(2, 9), ones(2, 9, 4), 5], dict(count=1)),
-    "graphkv_refine, empty": (None, lambda: [ones(2, 0), ones(2, 0, 4), 0], dict(count=1)),
-    "h2o_mass": (True, lambda: [ones(2, 3, 4), ones(2, 9, 4)], {}),
-    "ragged_attention": (True, lambda: [ones(1, 1, 4), ragged(GPU), *[ones(1, 1, 4)] * 2], {}),
-    "ragged_attention, empty": (
-        None,
-        lambda: [ones(1, 0, 4), ragged(GPU), *[ones(1, 1, 4)] * 2],
-        {},
-    ),
-    "hex_attention": (True, lambda: decode(GPU), {}),
-    "hex_attention, mass": (True, lambda: decode(GPU), dict(mass=True)),
-    "hex_attention, 8 bits": (False, lambda: decode(GPU, bits=8), {}),
-    "hex_attention, 3 bits of 64 channels": (False, lambda: decode(GPU, bits=3), {}),
-    "hex_attention, all kept": (False, lambda: decode(GPU, density=1.0), {}),
-}  # fmt: skip
-"""Whether a launcher launches, falls back, or (None) has nothing to do; arguments of the call."""
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_on_a_gpu_a_launcher_launches_or_hands_on_by_its_rule(rule):
-    wanted, arguments, knobs = RULES[rule]
-    name = rule.partition(",")[0]
-    with trusted(), recorded() as launches:
-        given = arguments()
-        with patch.object(vector, name) as handed:
-            getattr(optimized, name)(*given, **knobs)
-    assert (bool(launches), handed.called) == (wanted is True, wanted is False)
-
-
-TRUSTED: dict[str, Any] = {
-    "select by number": lambda: optimized.select(*layer(device=GPU), keep=9, scope="layer"),
-    "hubkv_select by share": lambda: optimized.hubkv_select(*layer(device=GPU), ratio=0.5),
-    "graphkv_select": lambda: optimized.graphkv_select(
-        *layer(device=GPU), GraphSettings(1, exclude_window=True), keep=5, length=1000
-    ),
-}
-
-
-@pytest.mark.parametrize("call", TRUSTED)
-def test_a_trusted_selection_without_padding_waits_for_nothing_from_end_to_end(call):
+@pytest.mark.parametrize(
+    ("select", "settings"),
+    [
+        (optimized.select, dict(keep=9, scope="layer")),
+        (optimized.hubkv_select, dict(ratio=0.5)),
+        (
+            optimized.graphkv_select,
+            dict(refinement=GraphSettings(1, exclude_window=True), keep=5, length=1000),
+        ),
+    ],
+)
+def test_a_trusted_selection_without_padding_waits_for_nothing_from_end_to_end(select, settings):
     """Tensors without values raise where code reads a value."""
     with trusted(), recorded() as launches:
-        TRUSTED[call]()
+        select(*layer(device=GPU), **settings)
     assert launches
 
 
 def test_a_cache_that_is_not_laid_out_is_refused_while_a_graph_is_captured():
-    given = decode(GPU)
+    queries, cache = moved((stream()[0], stored()), torch.device(GPU))
     yes: dict[str, Any] = dict(is_available=lambda: True, is_current_stream_capturing=lambda: True)
-    with patch.multiple(torch.cuda, **yes), recorded() as none:
+    with patch.multiple(torch.cuda, **yes), recorded() as launches:
         with pytest.raises(TypeError, match="cache must be a PackedCache while a CUDA graph"):
-            optimized.hex_attention(*given)
-        assert not none
+            optimized.hex_attention(queries, cache)
+        assert not launches
         with trusted():
-            attend_packed(given[0], PackedCache.of(moved(stored(96), torch.device(GPU))))
-    assert none
+            attend_packed(queries, PackedCache.of(cache))
+    assert launches
 
 
 def test_a_kernel_gets_numbers_of_python():
@@ -267,13 +187,6 @@ def test_kernels_are_not_denied_where_triton_is_missing():
     assert {kernel for *_, kernel in list_backends.lines()} >= {"-", "optimized.kernels.retain"}
     with patch.object(kernels, "__all__", []):
         assert {kernel for *_, kernel in list_backends.lines()} == {"not known without Triton"}
-
-
-def test_lengths_of_padded_rows_are_waited_for():
-    given = layer(device=GPU)
-    valid = torch.ones(2, 12, dtype=torch.bool, device=GPU)
-    with trusted(), recorded(), pytest.raises((RuntimeError, NotImplementedError)):
-        optimized.select(*given, ratio=0.5, valid=valid)
 
 
 @pytest.mark.parametrize("name", [name for name in kernels.__all__ if name not in WAITS])

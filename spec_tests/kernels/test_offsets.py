@@ -1,7 +1,6 @@
 """Offsets beyond 2³¹: one program runs at the end of a large array that is mostly unallocated."""
 
 import mmap
-from importlib import import_module
 from math import prod
 from typing import Any
 from unittest.mock import patch
@@ -15,23 +14,21 @@ from optimized import kernels, vector
 from optimized._dispatch import tensors
 from optimized.bench.launch_recorder import recorded
 from optimized.hex_packed_layout import TILE, PackedCache
+from optimized.kernels.evict import copy_kernel, count_kernel
+from optimized.kernels.graphkv.refine import send_signal
+from optimized.kernels.hex import heavy_hitters as mass
+from optimized.kernels.hex.attention import attend_packed
+from optimized.kernels.hex.compress import coded_span, restored
+from optimized.kernels.hex.heavy_hitters import columns
+from optimized.kernels.retain import INTEGERS, MOST, key_kernel, mark_kernel
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.attention.strategies import log_sum_exp
 from spec_tests.kernels.interpreter import programs_in_order, small_blocks
 
-TOKENS, BLOCK = 1 << 15, 64
-ROWS = (1 << 31) // TOKENS + 1
-"""The last row starts at element 2³¹."""
-
-LENGTH = ROWS * TOKENS
+BLOCK = 64
+LENGTH = (1 << 31) + (1 << 15)
+"""Elements of an array whose last blocks are beyond 2³¹."""
 LAST = LENGTH // BLOCK - 1
-select, graphkv, compress, mass, decode, ragged, evict = (
-    import_module(f"optimized.kernels.{name}")
-    for name in (
-        *("retain", "graphkv.refine", "hex.compress"),
-        *("hex.heavy_hitters", "hex.attention", "ragged_attention", "evict"),
-    )
-)
 
 
 def sparse(dtype, size=LENGTH):
@@ -40,17 +37,12 @@ def sparse(dtype, size=LENGTH):
     return torch.frombuffer(mmap.mmap(-1, size * dtype.itemsize, flags=flags), dtype=dtype)
 
 
-@pytest.fixture
-def last():
-    """Return a function that runs a kernel's last program alone and copies nothing back."""
+def run_program(kernel, *arguments, program=LAST, **constants):
+    """Run one program of a kernel alone, and copy nothing back."""
     in_place = patch.object(interpreter.GridExecutor, "_restore_args_dev", lambda *_: None)
-
-    def run(kernel, *arguments, place=LAST, **constants):
-        size = dict(BLOCK=BLOCK) if "BLOCK" in kernel.arg_names else {}
-        with in_place, programs_in_order(lambda _: [place]):
-            kernel[(1,)](*arguments, **size | constants)
-
-    return run
+    size = dict(BLOCK=BLOCK) if "BLOCK" in kernel.arg_names else {}
+    with in_place, programs_in_order(lambda _: [program]):
+        kernel[(1,)](*arguments, **size | constants)
 
 
 def at_the_end(part, size):
@@ -69,7 +61,7 @@ def as_last_of(rows: int, launch: Any, *still: str) -> dict[str, Any]:
     def moved(name: str, x: Any) -> Any:
         if hasattr(x, "_fields"):
             fields = zip(x._fields, x, strict=True)
-            return x._make(moved(field, one) for field, one in fields)
+            return x._make(moved(field, part) for field, part in fields)
         if isinstance(x, torch.Tensor) and x.numel() and name not in still:
             return at_the_end(x, (rows - 1) * x.numel())
         return x
@@ -77,7 +69,7 @@ def as_last_of(rows: int, launch: Any, *still: str) -> dict[str, Any]:
     return {name: moved(name, x) for name, x in launch.arguments.items()}
 
 
-def run_as_last(last, launch):
+def run_as_last(launch):
     """Run a launch for the last of many equal parts of long arrays, and copy its results back."""
     own = [*tensors((*launch.arguments.values(),))]
     parts = LENGTH // max(x.numel() for x in own) + 1
@@ -87,8 +79,8 @@ def run_as_last(last, launch):
         moved["static"] = sparse(torch.bool, parts * mask.numel()).view(len(mask), -1)
         moved["static"][:, -mask.shape[1] :] = mask
         moved["heads"] *= parts
-    for place in range((parts - 1) * programs, parts * programs):
-        last(launch.kernel, place=place, **moved)
+    for program in range((parts - 1) * programs, parts * programs):
+        run_program(launch.kernel, program=program, **moved)
     for x, far in zip(own, tensors((*moved.values(),)), strict=True):
         if x.dtype != torch.bool:
             x.copy_(far.flatten()[far.numel() - x.numel() :].view(x.shape))
@@ -112,75 +104,51 @@ CALLS: dict[str, Any] = {
     "smd, protected": lambda: kernels.smd(SCORES, protected=SCORES > 0.5),
     "hubkv_refine": lambda: kernels.hubkv_refine(SCORES, 0.5),
     "hubkv_refine, protected": lambda: kernels.hubkv_refine(SCORES, 0.5, SCORES > 0.5),
-    "mass": lambda: mass.columns(QUERIES, KEYS),
-    "mass, sums given": lambda: mass.columns(
+    "mass": lambda: columns(QUERIES, KEYS),
+    "mass, sums given": lambda: columns(
         QUERIES, KEYS, log_sum_exp=log_sum_exp(QUERIES.float(), KEYS.float())
     ),
-    "edges": lambda: graphkv.send_signal(
+    "edges": lambda: send_signal(
         SCORES[0].float(), KEYS, KEYS, torch.tensor([[3, 40]] * 2), torch.tensor([2, 2]),
         SCORES[0] > 0.5, 3, rounds=1, strength=0.5, rule="product", clamp=False,
     ),
-    "codes": lambda: compress.coded_span(**SPAN),
-    "restored": lambda: compress.restored(STORED[1:7], SPAN["dynamic"], 4, torch.bfloat16),
+    "codes": lambda: coded_span(**SPAN),
+    "restored": lambda: restored(STORED[1:7], SPAN["dynamic"], 4, torch.bfloat16),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_the_last_of_many_rows_is_computed_as_the_first(last, name):
-    with small_blocks(BLOCK), patch.object(mass, "resident_programs", lambda *_: 1):
+def test_the_last_of_many_rows_is_computed_as_the_first(name):
+    with small_blocks(BLOCK), patch.object(mass, "multiprocessors", lambda _: 0):
         expected = CALLS[name]()
         with recorded() as launches:
             found = CALLS[name]()
     for launch in launches:
-        run_as_last(last, launch)
+        run_as_last(launch)
     assert_equal(found, expected)
 
 
 @pytest.mark.parametrize(("dtype", "digit"), [(torch.bfloat16, 5), (torch.float32, 8)])
-def test_entries_are_selected(last, dtype, digit):
+def test_entries_are_selected(dtype, digit):
     """Test the keys, their counts and the mask; the cut is among equal scores."""
     scores, width = sparse(dtype), 8 * dtype.itemsize
     scores[-BLOCK:] = torch.rand(BLOCK, generator=torch.Generator().manual_seed(0))
-    integer = select.INTEGERS[dtype]
+    integer = INTEGERS[dtype]
     keys, kept, bits = sparse(integer), sparse(torch.bool), scores.view(integer)
-    counts = torch.zeros(1, 3, select.MOST, dtype=torch.int64)
+    counts = torch.zeros(1, 3, MOST, dtype=torch.int64)
     tiles = LAST + 1
-    last(select.key_kernel, bits, bits, keys, counts, LENGTH, 1, tiles, 1,
-         SHIFT=width - digit, BITS=digit, MOST=select.MOST, SHIELDED=False)  # fmt: skip
+    run_program(key_kernel, bits, bits, keys, counts, LENGTH, 1, tiles, 1,
+                SHIFT=width - digit, BITS=digit, MOST=MOST, SHIELDED=False)  # fmt: skip
     unsigned = keys[-BLOCK:].long() & (2**width - 1)
     assert counts.sum() == BLOCK
     assert_equal(unsigned.argsort(stable=True), scores[-BLOCK:].argsort(stable=True))
     middle = int(scores[-BLOCK:].argsort()[BLOCK // 2])
     cut = torch.tensor([[int(unsigned[middle]), LAST, 1]])
-    last(select.mark_kernel, keys, cut, kept, LENGTH, tiles, 1)
+    run_program(mark_kernel, keys, cut, kept, LENGTH, tiles, 1)
     assert_equal(kept[-BLOCK:], scores[-BLOCK:] >= scores[middle - BLOCK])
 
 
-def test_the_last_of_many_pools_is_cut(last):
-    """The digits of all pools at a step are stored after those of the steps before."""
-    step, bins = 3, select.MOST
-    pools = (1 << 32) // (step * bins) + 1
-    found = sparse(torch.int64, (step + 1) * pools * 2)
-    found[-1] = 2
-    counts = sparse(torch.int32, (step + 1) * pools * bins)
-    ties = sparse(torch.int32, pools * bins)
-    counts[7 - bins] = ties[7 - bins] = 5
-    cuts = sparse(torch.int64, pools * 3)
-    last(select.cut_kernel, found, counts, ties, cuts, pools, 1, place=pools - 1,
-         STEP=step, BINS=bins, MOST=bins, TILES=1)  # fmt: skip
-    assert_equal(cuts[-3:], torch.tensor([7, 0, 2]))
-    # the next kernel reads the digits of the step before, and counts its own
-    keys = sparse(torch.int32, pools * BLOCK)
-    keys[-BLOCK:] = 7 << 8 | 9
-    found[-1] = found[-2 * pools - 1] = 2
-    counts[(step - 1 + 1) * pools * bins - bins + 7] = 5
-    last(select.count_kernel, keys, found, counts, ties, BLOCK, 1, pools, step, 0, place=pools - 1,
-         BITS=8, BEFORE=bins, LAST=False, MOST=bins)  # fmt: skip
-    assert_equal(found[-2:], torch.tensor([7, 2]))
-    assert counts[9 - bins] == BLOCK
-
-
-def test_what_is_left_of_the_last_head_is_attended(last):
+def test_what_is_left_of_the_last_head_is_attended():
     width, count = 16, BLOCK // 2
     draw = torch.Generator().manual_seed(0)
     query = torch.randn(1, 1, width, generator=draw)
@@ -189,15 +157,15 @@ def test_what_is_left_of_the_last_head_is_attended(last):
     left = reference.RaggedCache(keys, values, torch.arange(count), ends)
     none = torch.zeros(1, 0, width)
     with recorded() as launches:
-        ragged.ragged_attention(query, left, none, none, None, True, None)
+        kernels.ragged_attention(query, left, none, none, None, True, None)
     given = launches[0].arguments | dict(offsets=ends + LENGTH // width)
     given |= {name: at_the_end(given[name], LENGTH) for name in ("left_keys", "left_values")}
-    last(launches[0].kernel, place=0, **given)
+    run_program(launches[0].kernel, program=0, **given)
     expected = reference.attention(query, keys[None].float(), values[None].float())
     torch.testing.assert_close(given["means"][0], expected[0])
 
 
-def test_kept_entries_are_counted_and_copied(last):
+def test_kept_entries_are_counted_and_copied():
     width, channels = 32, 32
     tokens, blocks = LENGTH // width, LENGTH // width // BLOCK
     draw = torch.Generator().manual_seed(0)
@@ -206,26 +174,26 @@ def test_kept_entries_are_counted_and_copied(last):
     far = [at_the_end(x, (tokens - BLOCK) * width) for x in entries]
     kept, many = at_the_end(marked, LENGTH - BLOCK), int(marked.sum())
     counts = sparse(torch.int64, LAST + 1)
-    last(evict.count_kernel, kept, counts, LENGTH, LAST + 1, place=LAST // BLOCK, COUNTED=BLOCK)
+    run_program(count_kernel, kept, counts, LENGTH, LAST + 1, program=LAST // BLOCK, COUNTED=BLOCK)
     assert counts[-1] == many
     left = [sparse(torch.bfloat16, LENGTH + many * width) for _ in entries]
     ends, places = sparse(torch.int64, blocks), sparse(torch.int64, tokens + many)
     counts[blocks - 1], ends[blocks - 1] = many, tokens + many
-    last(evict.copy_kernel, *far, kept[-tokens:], ends, counts, *left, places, tokens, blocks,
-         place=blocks - 1, WIDTH=width, CHANNELS=channels)  # fmt: skip
-    for one, each in zip(left, entries, strict=True):
-        assert_equal(one[LENGTH:].unflatten(0, (many, width)), each[marked])
+    run_program(copy_kernel, *far, kept[-tokens:], ends, counts, *left, places, tokens, blocks,
+                program=blocks - 1, WIDTH=width, CHANNELS=channels)  # fmt: skip
+    for copied, entry in zip(left, entries, strict=True):
+        assert_equal(copied[LENGTH:].unflatten(0, (many, width)), entry[marked])
     assert_equal(places[tokens:], tokens - BLOCK + marked.nonzero()[:, 0])
 
 
-def test_codes_of_the_last_row_are_attended(last):
+def test_codes_of_the_last_row_are_attended():
     width, bits = 128, 4
     draw = torch.Generator().manual_seed(0)
     queries, keys, values = torch.randn(3, 1, 1, TILE, width, generator=draw).half()
     cache = reference.hex_prefill(queries, keys, values, reference.hex_preset("HEX-4"))
     query, rows = queries[..., -1:, :], LENGTH // (3 * width * bits) + 1
     with recorded() as launches:
-        decode.attend_packed(query, PackedCache.of(cache))
+        attend_packed(query, PackedCache.of(cache))
     kept = "kept_keys", "kept_values"
     alike = "counts", "tokens", "channels", "columns", "places", "tiles"
     given = as_last_of(rows, launches[0], *kept, *alike)
@@ -233,6 +201,6 @@ def test_codes_of_the_last_row_are_attended(last):
     entries = entries._replace(**{x: at_the_end(getattr(entries, x), LENGTH) for x in kept})
     entries.begins[-1] += LENGTH
     given |= dict(entries=entries, size=given["size"]._replace(rows=rows))
-    last(launches[0].kernel, place=rows - 1, **given)
+    run_program(launches[0].kernel, program=rows - 1, **given)
     expected = reference.hex_attention(query, cache).output
     assert_close(given["found"][-width:].half(), expected.flatten())

@@ -1,6 +1,8 @@
 """Every kernel is compiled ahead of time; one that exceeds its budget is reported."""
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -13,17 +15,14 @@ from optimized.bench.operations import compiled_operations
 from optimized.bench.report import ROOT
 
 COMPILED = compiled_operations()
+(SMD,) = (operation for operation in COMPILED if operation.name == "smd")
 FITS = KernelResources(registers=8, spilled=0, shared=0)
 
 
 def test_every_kernel_is_compiled():
-    assert {name for one in COMPILED for name in one.name.split(" + ")} >= {*kernels.__all__}
-    assert len({one.title for one in COMPILED}) == len(COMPILED)
-
-
-@pytest.mark.parametrize("one", COMPILED, ids=lambda one: one.title)
-def test_a_call_without_values_launches_kernels(one):
-    assert one.launches
+    assert {name for x in COMPILED for name in x.name.split(" + ")} >= {*kernels.__all__}
+    assert len({operation.title for operation in COMPILED}) == len(COMPILED)
+    assert all(operation.launches for operation in COMPILED)
 
 
 @pytest.mark.parametrize(
@@ -37,43 +36,25 @@ def test_a_call_without_values_launches_kernels(one):
         (FITS._replace(spilled=8), "3.6.0", []),
     ],
 )
+@pytest.mark.parametrize("words", [[], ["--all"]])
 def test_what_spills_or_does_not_fit_or_compile_is_a_miss(
-    code, triton, misses, monkeypatch, capsys
+    words, code, triton, misses, monkeypatch, capsys
 ):
-    def compiled(*_):
-        if isinstance(code, Exception):
-            raise code
-        return code
-
-    (smd,) = (one for one in COMPILED if one.name == "smd")
+    """Without `--all` only one target is compiled."""
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     monkeypatch.setattr(aot, "ProcessPoolExecutor", ThreadPoolExecutor)
     monkeypatch.setattr(aot, "installed", lambda _: triton)
-    monkeypatch.setattr(machine_code, "compile_kernel", compiled)
-    monkeypatch.setattr(operations, "compiled_operations", lambda: [smd])
+    monkeypatch.setattr(operations, "compiled_operations", lambda: [SMD])
+    monkeypatch.setattr(machine_code, "compile_kernel", Mock(side_effect=repeat(code)))
     with pytest.raises(SystemExit) as ended:
-        aot.main(["--all"])
-    assert ended.value.code == bool(misses)
+        aot.main(words)
     lines = capsys.readouterr().out.splitlines()
+    misses = [target for target in misses if words or target == aot.DEFAULT]
+    assert ended.value.code == bool(misses)
     missed = [line for line in lines if line.startswith("MISS")]
-    assert len(missed) == len(misses)
-    assert all(
-        f"smd_kernel on {target} " in line for line, target in zip(missed, misses, strict=True)
-    )
-    assert len([line for line in lines if line.startswith("OVER")]) == 2 * (triton == "3.6.0")
-
-
-def test_only_one_target_is_compiled_unless_all_are_asked_for(monkeypatch, capsys):
-    (smd,) = (one for one in COMPILED if one.name == "smd")
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    monkeypatch.setattr(aot, "ProcessPoolExecutor", ThreadPoolExecutor)
-    monkeypatch.setattr(machine_code, "compile_kernel", lambda *_: FITS)
-    monkeypatch.setattr(operations, "compiled_operations", lambda: [smd])
-    for words, targets in (([], [aot.DEFAULT]), (["--all"], [*SHARED])):
-        with pytest.raises(SystemExit):
-            aot.main(words)
-        said = capsys.readouterr().out
-        assert [target for target in SHARED if f" {target} " in said] == targets
+    assert all(f"on {name} " in line for name, line in zip(misses, missed, strict=True))
+    over = [line for line in lines if line.startswith("OVER")]
+    assert len(over) == (1 + len(words)) * (triton == "3.6.0")
 
 
 def test_operators_are_counted_that_write_to_memory_of_the_device():

@@ -15,7 +15,7 @@ from optimized.bench.operations import RATIO, moved, operations
 from reference.contract.enforce import trusted
 from spec_tests.accuracy import assert_as_accurate, assert_equal
 
-FEW = {one.kind: one for one in operations(small=True)}
+FEW = {operation.kind: operation for operation in operations(small=True)}
 CPU = torch.device("cpu")
 
 
@@ -25,27 +25,27 @@ def kernel_names(launches):
 
 @pytest.mark.parametrize("kind", FEW)
 def test_with_few_tokens_its_kernels_launch_and_agree(kind, pytestconfig):
-    one = FEW[kind]
-    inputs = one.inputs(torch.device(pytestconfig.getoption("--device")))
+    operation = FEW[kind]
+    inputs = operation.inputs(torch.device(pytestconfig.getoption("--device")))
     with trusted(), recorded(run=True) as launches:
-        found = moved(one.kernel(**inputs.kernel), CPU)
+        found = moved(operation.kernel(**inputs.kernel), CPU)
     assert kernel_names(launches)
     given = moved(inputs.eager or inputs.kernel, CPU)
-    if one.step == "select":  # equal scores after rounding may be ordered either way
+    if operation.step == "select":  # equal scores after rounding may be ordered either way
         refine = partial(reference.hubkv_refine, ratio=RATIO)
         refined = moved(kernels.hubkv_refine(**inputs.kernel, ratio=RATIO), CPU)
         assert_as_accurate(refined, refine, given)
         shield = given["protected"]
         assert_equal(found, reference.retain(refined, shield, ratio=RATIO, scope="model"))
-    elif one.name == "hex_decode":
+    elif operation.name == "hex_decode":
         assert_as_accurate(found, lambda **x: reference.hex_decode(**x).output, given)
     else:
-        options = {} if one.step == "decode" else getattr(one.kernel, "keywords", {})
-        assert_as_accurate(found, partial(getattr(reference, one.name), **options), given)
+        options = {} if operation.step == "decode" else getattr(operation.kernel, "keywords", {})
+        assert_as_accurate(found, partial(getattr(reference, operation.name), **options), given)
 
 
 def test_what_is_timed_launches_nothing_else():
-    for one in operations(small=False):
-        few = FEW[one.kind]
-        assert kernel_names(one.launches) <= kernel_names(few.launches), one.title
-        assert ("128]" in few.shape) == ("128]" in one.shape), "of another width"
+    for operation in operations(small=False):
+        few = FEW[operation.kind]
+        assert kernel_names(operation.launches) <= kernel_names(few.launches), operation.title
+        assert ("128]" in few.shape) == ("128]" in operation.shape), "of another width"

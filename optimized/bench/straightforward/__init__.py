@@ -10,7 +10,7 @@ from importlib import import_module
 
 from optimized.bench.straightforward.rows import ROWS, Row
 
-for _part in ("attention", "selection", "scorers", "hubkv", "graphkv", "hex", "quantizers"):
+for _part in ("attention", "selection", "scorers", "graphkv", "hex"):
     import_module(f"optimized.bench.straightforward.{_part}")
 
 __all__ = ["ROWS", "Row"]

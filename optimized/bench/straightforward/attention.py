@@ -8,13 +8,20 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import optimized as kv
-from optimized.bench.straightforward.rows import Inputs, asked, importance, layer, normal, row
+from optimized.bench.straightforward.rows import (
+    Inputs,
+    importance,
+    last_queries,
+    layer,
+    normal,
+    row,
+)
 
 WINDOW = 32
 SHAPE = "32 query heads, 8 key heads of 128, {} tokens, "
 
 
-@row(asked(WINDOW), SHAPE + "32 queries")
+@row(last_queries(WINDOW), SHAPE + "32 queries")
 def attention_weights(queries: Tensor, keys: Tensor) -> Tensor:
     """Multiply each group of query heads by its keys at once; mask the last tokens alone."""
     batch, heads, count, width = queries.shape
@@ -25,7 +32,7 @@ def attention_weights(queries: Tensor, keys: Tensor) -> Tensor:
     return logits.softmax(-1)
 
 
-@row(asked(WINDOW, values=True), SHAPE + "32 queries")
+@row(last_queries(WINDOW, values=True), SHAPE + "32 queries")
 def attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Call the fused attention of PyTorch with a mask that ends at the last token."""
     count, tokens = queries.shape[-2], keys.shape[-2]
@@ -45,9 +52,10 @@ def ragged_attention(
     queries: Tensor, cache: kv.RaggedCache, keys: Tensor, values: Tensor
 ) -> Tensor:
     """Attend in one head after another."""
-    asking, answers = queries.view(8, 4, 128), []
+    grouped, outputs = queries.view(8, 4, 128), []
     for head, (start, stop) in enumerate(pairwise(cache.offsets.tolist())):
-        read = torch.cat([cache.keys[start:stop], keys[0, head]])
-        seen = torch.cat([cache.values[start:stop], values[0, head]])
-        answers.append(F.scaled_dot_product_attention(asking[None, head], read[None], seen[None]))
-    return torch.cat(answers).view_as(queries)
+        own_keys = torch.cat([cache.keys[start:stop], keys[0, head]])
+        own_values = torch.cat([cache.values[start:stop], values[0, head]])
+        sides = grouped[head, None], own_keys[None], own_values[None]
+        outputs.append(F.scaled_dot_product_attention(*sides))
+    return torch.cat(outputs).view_as(queries)

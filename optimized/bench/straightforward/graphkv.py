@@ -16,11 +16,9 @@ from optimized.bench.straightforward.rows import (
     row,
     scored,
 )
-from optimized.bench.straightforward.selection import marked
 
 KEEP, SOURCES, COUNT = 512, 153, 16
 """A budget, 30 % of it, and the neighbours of each source."""
-GRAPH = "one graph of keys of 1024, {} tokens, 153 sources"
 
 
 def nodes(tokens: int, dtype: torch.dtype) -> Inputs:
@@ -29,68 +27,11 @@ def nodes(tokens: int, dtype: torch.dtype) -> Inputs:
     return dict(keys=keys, sources=importance(3, tokens).topk(min(SOURCES, tokens)).indices)
 
 
-def graph(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return the edges of the sources, and the neighbours."""
-    given = nodes(tokens, dtype)
-    weights = kv.edges(**given)
-    reached = kv.neighbours(weights, given["sources"], COUNT)
-    return dict(scores=importance(3, tokens).to(dtype), weights=weights, neighbours=reached)
-
-
-@row(scored(count=SOURCES), "8 heads, {} tokens, 153 sources")
-def source_tokens(scores: Tensor, count: int) -> Tensor:
-    """Take the largest."""
-    return scores.topk(count).indices
-
-
-@row(nodes, GRAPH)
+@row(nodes, "one graph of keys of 1024, {} tokens, 153 sources")
 def edges(keys: Tensor, sources: Tensor) -> Tensor:
     """Normalise, and multiply the sources by all."""
     unit = F.normalize(keys.float(), dim=-1)
     return unit[sources] @ unit.mT
-
-
-def weighed(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return the edges of the sources, and how many neighbours each has."""
-    given = nodes(tokens, dtype)
-    return dict(weights=kv.edges(**given).to(dtype), sources=given["sources"], count=COUNT)
-
-
-@row(weighed, GRAPH + ", 16 neighbours")
-def neighbours(weights: Tensor, sources: Tensor, count: int) -> Tensor:
-    """Leave out each source itself, and mark the strongest edges."""
-    others = weights.scatter(-1, sources[:, None], -torch.inf)
-    return marked(others, others.topk(count, sorted=False).indices)
-
-
-@row(graph, GRAPH + ", 16 neighbours")
-def decay(scores: Tensor, weights: Tensor, neighbours: Tensor) -> Tensor:
-    """Multiply by what each source leaves."""
-    return (scores * (1 - weights * neighbours).prod(-2)).to(scores.dtype)
-
-
-@row(graph, GRAPH + ", 16 neighbours")
-def enhance(scores: Tensor, weights: Tensor, neighbours: Tensor) -> Tensor:
-    """Multiply by what each source adds."""
-    return (scores * (1 + weights * neighbours).prod(-2)).to(scores.dtype)
-
-
-def without_weights(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return scores and neighbours."""
-    given = graph(tokens, dtype)
-    return dict(scores=given["scores"], neighbours=given["neighbours"])
-
-
-@row(without_weights, GRAPH + ", 16 neighbours")
-def banish(scores: Tensor, neighbours: Tensor) -> Tensor:
-    """Fill where any source reaches."""
-    return scores.masked_fill(neighbours.any(-2), -torch.inf)
-
-
-@row(lambda tokens, dtype: dict(vectors=keys_alone(tokens, dtype)["keys"]), "8 heads, {} tokens")
-def concatenate_heads(vectors: Tensor) -> Tensor:
-    """Move the heads beside the channels."""
-    return vectors.movedim(-3, -2).flatten(-2)
 
 
 @row(
@@ -99,10 +40,10 @@ def concatenate_heads(vectors: Tensor) -> Tensor:
 )
 def graphkv_refine(scores: Tensor, keys: Tensor, keep: int, count: int) -> Tensor:
     """Multiply the mean score of each token by what its sources leave."""
-    unit = F.normalize(keys[0].movedim(0, 1).flatten(1).float(), dim=-1)
     mean = scores[0].float().mean(0)
     sources = mean.topk(int(0.3 * keep)).indices
-    weights = (unit[sources] @ unit.mT).scatter_(-1, sources[:, None], -torch.inf)
+    weights = edges(keys[0].movedim(0, 1).flatten(1), sources)
+    weights = weights.scatter_(-1, sources[:, None], -torch.inf)
     best = weights.topk(count, sorted=False)
     refined = mean.scatter_reduce(0, best.indices.flatten(), 1 - best.values.flatten(), "prod")
     return refined.to(scores.dtype).expand_as(scores)
@@ -116,18 +57,7 @@ def selecting(tokens: int, dtype: torch.dtype) -> Inputs:
     return layer(tokens, dtype) | rest
 
 
-SELECTING = "8 key heads of 128, {} tokens, 512 kept"
-
-
-@row(selecting, SELECTING)
-def graphkv_select(keys: Tensor, values: Tensor, scored: Any, keep: int, refinement: Any) -> Tensor:
-    """Refine, and mark the largest scores of each head."""
-    count = min(refinement.count, keys.shape[-2] // 1000)
-    refined = graphkv_refine(scored.scores.float(), keys, keep, count)
-    return marked(refined, refined.topk(keep, sorted=False).indices)
-
-
-@row(selecting, SELECTING)
+@row(selecting, "8 key heads of 128, {} tokens, 512 kept")
 def graphkv_compress(
     keys: Tensor, values: Tensor, scored: Any, keep: int, refinement: Any
 ) -> tuple[Tensor, ...]:

@@ -15,55 +15,23 @@ from optimized.bench.straightforward.rows import (
     QUERY_HEADS,
     WIDTH,
     Inputs,
-    asked,
     importance,
+    last_queries,
     layer,
     normal,
     row,
 )
-from optimized.bench.straightforward.selection import marked
 
 BITS = 4
 LAYER = "8 key heads of 128, {} tokens, 4 bits"
 
 
-@row(asked(256), SHAPE + "256 queries")
+@row(last_queries(256), SHAPE + "256 queries")
 def attention_mass(queries: Tensor, keys: Tensor) -> Tensor:
     """Sum the weights over heads and queries."""
     return attention_weights(queries, keys).sum((1, 2))
 
 
-def mass(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return an attention mass."""
-    return dict(mass=importance(3, 1, tokens).to(dtype))
-
-
-@row(mass, "{} tokens")
-def heavy_hitter_mask(mass: Tensor) -> Tensor:
-    """Mark the largest two percent."""
-    return marked(mass, mass.topk(mass.shape[-1] // 50, sorted=False).indices)
-
-
-@row(lambda tokens, _: dict(tokens=tokens, recent=8), "{} tokens")
-def recent_mask(tokens: int, recent: int) -> Tensor:
-    """Compare positions."""
-    return torch.arange(tokens) >= tokens - recent
-
-
-@row(mass, "{} tokens")
-def h2o_mask(mass: Tensor) -> Tensor:
-    """Mark the largest two percent and the last eight."""
-    mask = heavy_hitter_mask(mass)
-    mask[..., -8:] = True
-    return mask
-
-
-def groups(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return groups to quantise."""
-    return dict(x=normal(0, KV_HEADS * WIDTH, tokens).to(dtype), bits=BITS)
-
-
-@row(groups, "1024 groups of {}, 4 bits")
 def quantise(x: Tensor, bits: int) -> tuple[Tensor, Tensor, Tensor]:
     """Round to a grid between the least and the largest."""
     low, high = x.float().aminmax(dim=-1)
@@ -72,12 +40,6 @@ def quantise(x: Tensor, bits: int) -> tuple[Tensor, Tensor, Tensor]:
     return codes, steps, low
 
 
-def quantised(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return codes and their scales."""
-    return kv.quantise(**groups(tokens, dtype))._asdict()
-
-
-@row(quantised, "1024 groups of {}, 4 bits")
 def dequantise(codes: Tensor, steps: Tensor, minima: Tensor) -> Tensor:
     """Multiply and add."""
     return torch.addcmul(minima[..., None], codes, steps[..., None])
@@ -91,48 +53,31 @@ def kcvt(keys: Tensor, values: Tensor, bits: int) -> tuple[Tensor, Tensor]:
     return by_channel, by_token.unflatten(-1, (KV_HEADS, WIDTH)).movedim(2, 1)
 
 
-def codes(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return codes alone."""
-    return dict(codes=quantised(tokens, dtype)["codes"], bits=BITS)
-
-
-@row(codes, "1024 rows of {}, 4 bits")
 def pack_bits(codes: Tensor, bits: int) -> Tensor:
     """Put two codes into a byte, and read four bytes as a word."""
     halves = codes.unflatten(-1, (-1, 8 // bits))
     return (halves[..., 0] | halves[..., 1] << bits).view(torch.int32)
 
 
-def words(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return packed codes."""
-    return dict(words=kv.pack_bits(**codes(tokens, dtype)), bits=BITS, length=tokens)
-
-
-@row(words, "1024 rows of {}, 4 bits")
 def unpack_bits(words: Tensor, bits: int, length: int) -> Tensor:
     """Read words as bytes, and take both halves of each."""
     halves = words.contiguous().view(torch.uint8)
     return torch.stack([halves & 15, halves >> bits], -1).flatten(-2)[..., :length]
 
 
-def marks(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return a static mask of 32 channels a token, and a dynamic one of two percent."""
-    channels = (7 * torch.arange(tokens)[:, None] + 31 * torch.arange(32)) % 1024
-    return dict(
-        expander=kv.biadjacency(channels, 1024), dynamic=kv.h2o_mask(importance(3, 1, tokens))
-    )
-
-
-@row(lambda tokens, dtype: marks(tokens, dtype) | dict(kv_heads=KV_HEADS), LAYER)
-def hex_mask(expander: Tensor, dynamic: Tensor, kv_heads: int) -> Tensor:
+def joined(expander: Tensor, dynamic: Tensor) -> Tensor:
     """Join both masks."""
-    static = expander.unflatten(1, (kv_heads, -1)).movedim(1, 0)
+    static = expander.unflatten(1, (KV_HEADS, -1)).movedim(1, 0)
     return static | dynamic[..., None, :, None]
 
 
 def to_compress(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return a layer and its masks."""
-    return layer(tokens, dtype) | marks(tokens, dtype) | dict(bits=BITS)
+    """Return a layer, a static mask of 32 channels a token, and a dynamic one of two percent."""
+    channels = (7 * torch.arange(tokens)[:, None] + 31 * torch.arange(32)) % 1024
+    masks = dict(
+        expander=kv.biadjacency(channels, 1024), dynamic=kv.h2o_mask(importance(3, 1, tokens))
+    )
+    return layer(tokens, dtype) | masks | dict(bits=BITS)
 
 
 def codes_between(x: Tensor, kept: Tensor, bits: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -149,12 +94,12 @@ def hex_compress(
     keys: Tensor, values: Tensor, expander: Tensor, dynamic: Tensor, bits: int
 ) -> tuple[Tensor, ...]:
     """Quantise keys by channel and values by token but for the kept entries, and pack."""
-    kept = hex_mask(expander, dynamic, KV_HEADS)
+    kept = joined(expander, dynamic)
     key_codes, *key_scales = codes_between(keys.mT, kept.mT, bits)
     rows, kept_rows = (x.movedim(1, 2).flatten(2) for x in (values, kept))
     value_codes, *value_scales = codes_between(rows, kept_rows, bits)
     value_codes = value_codes.unflatten(-1, (KV_HEADS, WIDTH)).movedim(2, 1).mT
-    packed = (pack_bits(one.contiguous(), bits) for one in (key_codes, value_codes))
+    packed = (pack_bits(side.contiguous(), bits) for side in (key_codes, value_codes))
     key_words, value_words = packed
     exact = keys[kept], values[kept], dynamic
     return key_words, *key_scales, value_words, *value_scales, *exact
@@ -169,22 +114,22 @@ def block_alone(tokens: int, dtype: torch.dtype) -> Inputs:
 @row(block_alone, LAYER)
 def hex_reconstruct(block: Any, expander: Tensor) -> tuple[Tensor, Tensor]:
     """Restore all codes, and write the kept entries over them."""
-    kept, (tokens, dtype) = hex_mask(expander, block.dynamic, KV_HEADS), (len(expander), block[-2])
+    kept, tokens = joined(expander, block.dynamic), len(expander)
     codes = (unpack_bits(words, block.bits, tokens).mT for words in (block[1], block[4]))
     key_codes, value_codes = codes
     keys = dequantise(key_codes.mT, block.key_steps, block.key_minima).mT
     steps, minima = (part[:, None, :] for part in (block.value_steps, block.value_minima))
     values = dequantise(value_codes, steps, minima)
     both = zip((keys, values), (block.kept_keys, block.kept_values), strict=True)
-    keys, values = (rest.to(dtype.dtype).masked_scatter(kept, exact) for rest, exact in both)
+    keys, values = (rest.to(exact.dtype).masked_scatter(kept, exact) for rest, exact in both)
     return keys, values
 
 
-def held(tokens: int, dtype: torch.dtype) -> Inputs:
+def stored_layer(tokens: int, dtype: torch.dtype) -> Inputs:
     """Return HEX's cache of a layer as one block, without tokens in its residual buffer."""
     config = kv.hex_preset("HEX-4")
     given, drawn = layer(tokens, dtype), importance(3, 1, tokens)
-    static = kv.expander_mask(tokens, KV_HEADS * WIDTH, config.density, config.seed)
+    static = static_mask(tokens, config.density)
     dynamic = kv.h2o_mask(drawn, config.heavy, config.recent)
     block = kv.hex_compress(**given, expander=static, dynamic=dynamic, bits=BITS)
     nothing, drawn = given["keys"][..., :0, :], drawn[:, :0]
@@ -192,7 +137,7 @@ def held(tokens: int, dtype: torch.dtype) -> Inputs:
     return dict(cache=kv.HexCache(config, (block,), *rest))
 
 
-@row(held, LAYER)
+@row(stored_layer, LAYER)
 def hex_read(cache: kv.HexCache) -> tuple[Tensor, Tensor]:
     """Restore the block; its static mask is at hand."""
     (block,) = cache.blocks
@@ -205,43 +150,26 @@ def static_mask(tokens: int, density: float) -> Tensor:
     return kv.expander_mask(tokens, KV_HEADS * WIDTH, density)
 
 
-def asking(tokens: int, dtype: torch.dtype) -> Inputs:
+def query_and_cache(tokens: int, dtype: torch.dtype) -> Inputs:
     """Return a query and HEX's cache."""
-    return dict(queries=normal(0, 1, QUERY_HEADS, 1, WIDTH).to(dtype)) | held(tokens, dtype)
+    return dict(queries=normal(0, 1, QUERY_HEADS, 1, WIDTH).to(dtype)) | stored_layer(tokens, dtype)
 
 
-@row(asking, LAYER + ", 32 query heads, one query", compared=itemgetter(0))
+@row(query_and_cache, LAYER + ", 32 query heads, one query", compared=itemgetter(0))
 def hex_attention(queries: Tensor, cache: kv.HexCache) -> Tensor:
     """Restore the cache and attend."""
     return F.scaled_dot_product_attention(queries, *hex_read(cache), enable_gqa=True)
 
 
-def prompt(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return a prompt of whole blocks."""
-    queries = normal(0, 1, QUERY_HEADS, tokens, WIDTH).to(dtype)
-    config = kv.hex_preset("HEX-4")._replace(block=32, density=0.0625)
-    return dict(queries=queries) | layer(tokens, dtype) | dict(config=config)
-
-
-@row(prompt, LAYER + ", 32 query heads", most=4096, compared=lambda cache: cache.blocks[0].dynamic)
-def hex_prefill(queries: Tensor, keys: Tensor, values: Tensor, config: kv.HexConfig) -> Tensor:
-    """Mark by the mass of the prompt and compress."""
-    mass, tokens = attention_mass(queries, keys), keys.shape[-2]
-    static = static_mask(tokens, config.density)
-    dynamic = marked(mass, mass.topk(int(config.heavy * tokens), sorted=False).indices)
-    dynamic[..., tokens - config.recent :] = True
-    return hex_compress(keys, values, static, dynamic, BITS)[-1]
-
-
 def next_token(tokens: int, dtype: torch.dtype) -> Inputs:
     """Return HEX's cache, and a new token."""
     new = (normal(seed, 1, KV_HEADS, 1, WIDTH).to(dtype) for seed in (4, 5))
-    return asking(tokens, dtype) | dict(zip(("keys", "values"), new, strict=True))
+    return query_and_cache(tokens, dtype) | dict(zip(("keys", "values"), new, strict=True))
 
 
-@row(next_token, LAYER + ", 32 query heads, a step", compared=lambda found: found.output)
+@row(next_token, LAYER + ", 32 query heads, a step", compared=lambda result: result.output)
 def hex_decode(queries: Tensor, cache: kv.HexCache, keys: Tensor, values: Tensor) -> Tensor:
     """Restore the cache, add the token and attend; sum no mass, and compress no full buffer."""
-    held = zip(hex_read(cache), (keys, values), strict=True)
-    every_key, every_value = (torch.cat(pair, -2) for pair in held)
-    return F.scaled_dot_product_attention(queries, every_key, every_value, enable_gqa=True)
+    pairs = zip(hex_read(cache), (keys, values), strict=True)
+    all_keys, all_values = (torch.cat(pair, -2) for pair in pairs)
+    return F.scaled_dot_product_attention(queries, all_keys, all_values, enable_gqa=True)

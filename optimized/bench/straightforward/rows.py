@@ -20,7 +20,6 @@ class Row(NamedTuple):
     plain: Callable[..., Any]
     inputs: Draw
     shape: str
-    most: int  # more tokens do not fit into memory, or take minutes
     compared: Callable[[Any], Any]  # the part of the public function's result that both return
 
 
@@ -31,14 +30,13 @@ ROWS: dict[str, Row] = {}
 def row(
     inputs: Draw,
     shape: str,
-    most: int = 16384,
     compared: Callable[[Any], Any] = lambda x: x,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as the plain way to the public function of its name."""
 
     def register(plain: Callable[..., Any]) -> Callable[..., Any]:
         name = plain.__name__  # pyright: ignore[reportFunctionMemberAccess]
-        ROWS[name] = Row(plain, inputs, shape, most, compared)
+        ROWS[name] = Row(plain, inputs, shape, compared)
         return plain
 
     return register
@@ -55,7 +53,7 @@ def keys_alone(tokens: int, dtype: torch.dtype) -> Inputs:
     return dict(keys=normal(1, 1, KV_HEADS, tokens, WIDTH).to(dtype))
 
 
-def asked(count: int, heads: int = QUERY_HEADS, values: bool = False) -> Draw:
+def last_queries(count: int, heads: int = QUERY_HEADS, values: bool = False) -> Draw:
     """Return the inputs of the last `count` queries, or of all if there are fewer tokens."""
 
     def draw(tokens: int, dtype: torch.dtype) -> Inputs:

@@ -15,9 +15,8 @@ from optimized.bench.straightforward.rows import (
     QUERY_HEADS,
     WIDTH,
     Inputs,
-    asked,
-    importance,
     keys_alone,
+    last_queries,
     layer,
     normal,
     row,
@@ -32,7 +31,7 @@ def of_groups(weights: Tensor) -> Tensor:
     return weights.unflatten(1, (KV_HEADS, -1))
 
 
-@row(asked(WINDOW), SHAPE + "32 queries", compared=itemgetter(0))
+@row(last_queries(WINDOW), SHAPE + "32 queries", compared=itemgetter(0))
 def snapkv(queries: Tensor, keys: Tensor) -> Tensor:
     """Sum over the window, pool, and average the group."""
     observed = attention_weights(queries, keys)[..., :-WINDOW].sum(-2)
@@ -40,7 +39,7 @@ def snapkv(queries: Tensor, keys: Tensor) -> Tensor:
     return F.pad(of_groups(pooled).mean(2), (0, WINDOW))
 
 
-@row(asked(WINDOW), SHAPE + "32 queries", compared=itemgetter(0))
+@row(last_queries(WINDOW), SHAPE + "32 queries", compared=itemgetter(0))
 def cake(queries: Tensor, keys: Tensor) -> Tensor:
     """Take mean and variance over the window, pool, and average the group."""
     variance, mean = torch.var_mean(attention_weights(queries, keys)[..., :-WINDOW], -2)
@@ -48,7 +47,7 @@ def cake(queries: Tensor, keys: Tensor) -> Tensor:
     return F.pad(of_groups(pooled).mean(2), (0, WINDOW))
 
 
-@row(asked(WINDOW), SHAPE + "32 queries")
+@row(last_queries(WINDOW), SHAPE + "32 queries")
 def cake_preference(queries: Tensor, keys: Tensor) -> Tensor:
     """Multiply the entropy of the weights by their variance over the window."""
     seen = attention_weights(queries, keys)[..., :-WINDOW]
@@ -56,37 +55,10 @@ def cake_preference(queries: Tensor, keys: Tensor) -> Tensor:
     return entropy * seen.var(-2).sum((-2, -1))
 
 
-def prompt(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return the queries of a whole prompt."""
-    return dict(queries=normal(0, 1, QUERY_HEADS, tokens, WIDTH).to(dtype))
-
-
-@row(prompt, "32 query heads of 128, {} tokens", compared=lambda found: found[2:])
-def query_statistics(queries: Tensor) -> tuple[Tensor, Tensor]:
-    """Take the mean and the covariance of the queries after the sinks."""
-    content = queries[..., SINKS:, :].float()
-    mean = content.mean(-2)
-    centred = content - mean[..., None, :]
-    return mean, centred.mT @ centred / content.shape[-2]
-
-
-def frequencies(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return the frequencies of a rotary embedding."""
-    return dict(frequencies=(10000 ** -(torch.arange(64) / 64)).to(dtype), start=tokens)
-
-
-@row(frequencies, "512 positions from {} on, a width of 128")
-def mean_rotation(frequencies: Tensor, start: int) -> Tensor:
-    """Average cosines and sines over the positions."""
-    angles = torch.outer(torch.arange(start, start + 512).double(), frequencies.double())
-    cosines, sines = angles.cos().mean(0).diag(), angles.sin().mean(0).diag()
-    return torch.cat([torch.cat([cosines, -sines], 1), torch.cat([sines, cosines], 1)]).float()
-
-
 def moments(tokens: int, dtype: torch.dtype) -> Inputs:
     """Return statistics of queries, a rotation and a layer."""
     statistics = kv.query_statistics(normal(0, 1, QUERY_HEADS, 512, WIDTH).to(dtype))
-    rotation = kv.mean_rotation(frequencies(tokens, torch.float32)["frequencies"], tokens)
+    rotation = kv.mean_rotation(10000 ** -(torch.arange(64) / 64), tokens)
     return layer(tokens, dtype) | dict(statistics=statistics, rotation=rotation)
 
 
@@ -166,26 +138,7 @@ def knorm(keys: Tensor) -> Tensor:
     return -keys.norm(dim=-1, dtype=torch.float32)
 
 
-@row(asked(256), SHAPE + "256 queries")
+@row(last_queries(256), SHAPE + "256 queries")
 def h2o_mass(queries: Tensor, keys: Tensor) -> Tensor:
     """Sum the weights over the queries and the group."""
     return of_groups(attention_weights(queries, keys)).sum((2, 3))
-
-
-@row(
-    lambda n, dtype: dict(mass=importance(3, 1, KV_HEADS, n).to(dtype), keep=n // 4),
-    "8 heads, {} tokens",
-)
-def h2o(mass: Tensor, keep: int) -> tuple[Tensor, Tensor]:
-    """Protect the last half of the budget."""
-    tokens = mass.shape[-1]
-    recent = torch.arange(tokens, device=mass.device) >= tokens - keep // 2
-    return mass.float().clone(), recent.expand(mass.shape)
-
-
-@row(keys_alone, LAYER)
-def streaming_llm(keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Count the tokens."""
-    places = torch.arange(1, keys.shape[-2] + 1, dtype=torch.float32, device=keys.device)
-    places = places.expand(keys.shape[:-1])
-    return places, places <= SINKS

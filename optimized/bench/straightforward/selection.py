@@ -1,12 +1,12 @@
-"""Plain ways to select entries, and to copy the kept ones."""
+"""Plain ways to refine scores, to select entries, and to copy the kept ones."""
 
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 import optimized as kv
-from optimized.bench.straightforward.hubkv import hubkv_refine
 from optimized.bench.straightforward.rows import (
     KV_HEADS,
     Inputs,
@@ -19,6 +19,39 @@ from optimized.bench.straightforward.rows import (
 
 SHAPE = "8 heads, {} tokens"
 LAYER = "8 key heads of 128, {} tokens, "
+SINKS, GAMMA = 4, 0.5
+
+
+@row(scored(), SHAPE)
+def hub_mask(scores: Tensor) -> Tensor:
+    """Compare with the maximum of the window."""
+    return scores == F.max_pool1d(scores, 5, 1, 2)
+
+
+@row(scored(ratio=0.9, corrected=lambda scores: 0.5 * scores), SHAPE)
+def gate(scores: Tensor, corrected: Tensor, ratio: float) -> Tensor:
+    """Interpolate."""
+    return torch.lerp(scores, corrected, ratio**2)
+
+
+def corrected_content(content: Tensor) -> Tensor:
+    """Discount all but the hubs, and weigh the heads."""
+    variance, mean = torch.var_mean(content, -1, correction=0, keepdim=True)
+    spread = variance.sqrt() / (mean + 1e-6)
+    weights = (spread / spread.mean(-2, keepdim=True)).sqrt().clamp(0.8, 1.2)
+    hubs = content == F.max_pool1d(content.flatten(0, -2), 5, 1, 2).view_as(content)
+    return weights * torch.where(hubs, content, GAMMA * content)
+
+
+@row(scored(ratio=0.95, protected=both_ends), SHAPE)
+def hubkv_refine(scores: Tensor, ratio: float, protected: Tensor) -> Tensor:
+    """Cut off the protected ends, and mix the scores between them with the corrected ones."""
+    del protected  # a user knows which tokens these are
+    inside = slice(SINKS, scores.shape[-1] - scores.shape[-1] // 50)
+    content = scores[..., inside].float()
+    refined = torch.ones_like(scores)
+    refined[..., inside] = torch.lerp(content, corrected_content(content), ratio**2)
+    return refined
 
 
 def marked(like: Tensor, places: Tensor) -> Tensor:
@@ -33,12 +66,6 @@ def gathered(keys: Tensor, values: Tensor, places: Tensor) -> tuple[Tensor, ...]
     shape = (*places.shape, keys.shape[-1])
     kept = (x.flatten(0, -2).index_select(0, rows).view(shape) for x in (keys, values))
     return *kept, places
-
-
-@row(scored(), SHAPE)
-def ranking(scores: Tensor) -> Tensor:
-    """Sort."""
-    return scores.argsort(-1, descending=True)
 
 
 @row(scored(keep=quarter), SHAPE + ", a quarter kept")
@@ -63,12 +90,6 @@ def layer_scored(tokens: int, dtype: torch.dtype) -> Inputs:
     """Return a layer with its scores, of which a quarter is kept, and both ends are protected."""
     given = scored(protected=both_ends)(tokens, dtype)
     return layer(tokens, dtype) | dict(scored=kv.Scored(**given), keep=tokens // 4)
-
-
-@row(layer_scored, LAYER + "a quarter kept")
-def select(keys: Tensor, values: Tensor, scored: Any, keep: int) -> Tensor:
-    """Mark the protected tokens and the largest scores of each head."""
-    return retain(scored.scores.masked_fill(scored.protected, torch.inf), keep)
 
 
 @row(layer_scored, LAYER + "a quarter kept")

@@ -83,12 +83,12 @@ def sources_kernel(
 
 
 @triton.jit
-def entries(vectors, start, at, step, tokens, WIDTH: tl.constexpr, CHANNELS: tl.constexpr):
-    """Return some channels of the vectors at `at`; steps run through the heads of a graph."""
+def entries(vectors, start, index, step, tokens, WIDTH: tl.constexpr, CHANNELS: tl.constexpr):
+    """Return some channels of the vectors at `index`; steps run through the heads of a graph."""
     PARTS: tl.constexpr = (WIDTH + CHANNELS - 1) // CHANNELS
     first, c = step % PARTS * CHANNELS, tl.arange(0, CHANNELS)
     head = tl.full((), step // PARTS, tl.int64) * tokens * WIDTH
-    here = vectors + (start + head + first) + (at[:, None] * WIDTH + c[None, :])
+    here = vectors + (start + head + first) + (index[:, None] * WIDTH + c[None, :])
     if WIDTH % CHANNELS:
         return tl.load(here, mask=(first + c < WIDTH)[None, :], other=0.0)
     else:
@@ -97,15 +97,15 @@ def entries(vectors, start, at, step, tokens, WIDTH: tl.constexpr, CHANNELS: tl.
 
 @triton.jit
 def products(
-    vectors, copies, start, at, across, tokens, heads,
+    vectors, copies, start, index, across, tokens, heads,
     SQUARED: tl.constexpr, WIDE: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """Return the inner products of some sources with some tokens, and the tokens' squares."""
     PARTS: tl.constexpr = (WIDTH + CHANNELS - 1) // CHANNELS
-    inner = tl.zeros([across.shape[0], at.shape[0]], tl.float32)
-    squares = tl.zeros([at.shape[0], CHANNELS // 8], tl.float32)
+    inner = tl.zeros([across.shape[0], index.shape[0]], tl.float32)
+    squares = tl.zeros([index.shape[0], CHANNELS // 8], tl.float32)
     for step in tl.range(0, heads * PARTS, num_stages=4):
-        token = entries(vectors, start, at, step, tokens, WIDTH, CHANNELS)
+        token = entries(vectors, start, index, step, tokens, WIDTH, CHANNELS)
         source = entries(copies, 0, across, step, 1, WIDTH, CHANNELS)
         if SQUARED:
             squares += sums_of_squares(widened(token))
@@ -147,7 +147,7 @@ def maxima_kernel(
     first = block * BLOCK
     t = tl.arange(0, BLOCK)
     inside = t < tokens - first
-    at = tl.minimum(t, tokens - 1 - first)
+    index = tl.minimum(t, tokens - 1 - first)
     s = source + tl.arange(0, SOURCES)
     present = s < rows
     row = graph * rows + source
@@ -155,7 +155,7 @@ def maxima_kernel(
     start = (graph * heads * tokens + first) * WIDTH
     copies = graphs.copies + row * heads * WIDTH
     inner, squares = products(
-        graphs.vectors, copies, start, at, copied, tokens, heads,
+        graphs.vectors, copies, start, index, copied, tokens, heads,
         True, WIDE, WIDTH, CHANNELS,
     )  # fmt: skip
     length = tl.sqrt_rn(tl.sum(squares, 1))
@@ -187,13 +187,13 @@ def keys(values, places, start, length, EACH: tl.constexpr, CHUNK: tl.constexpr)
     """
     i = start + tl.arange(0, CHUNK)
     inside = i < length
-    at = i
+    index = i
     if EACH > 1:
-        at = tl.load(places + i // EACH, mask=inside, other=0) * EACH + i % EACH
+        index = tl.load(places + i // EACH, mask=inside, other=0) * EACH + i % EACH
     # plus zero, so that minus zero becomes zero
-    bits = (tl.load(values + at, mask=inside, other=0.0) + 0.0).to(tl.int32, bitcast=True)
+    bits = (tl.load(values + index, mask=inside, other=0.0) + 0.0).to(tl.int32, bitcast=True)
     key = tl.where(bits < 0, ~bits, bits ^ -2147483648)
-    return key.to(tl.uint32, bitcast=True), inside, at
+    return key.to(tl.uint32, bitcast=True), inside, index
 
 
 @triton.jit
@@ -226,12 +226,12 @@ def list_best(
     before = tl.full((), 0, tl.int32)
     tied = tl.full((), 0, tl.int32)
     for start in range(0, length, CHUNK):
-        key, inside, at = keys(values, places, start, length, EACH, CHUNK)
+        key, inside, index = keys(values, places, start, length, EACH, CHUNK)
         equal = (key == last) & inside
         rank = tied + tl.cumsum(equal.to(tl.int32), 0)
         taken = ((key > last) & inside) | (equal & (rank <= room))
-        place = before + tl.cumsum(taken.to(tl.int32), 0) - 1
-        tl.store(listed + place, at, mask=taken)
+        slot = before + tl.cumsum(taken.to(tl.int32), 0) - 1
+        tl.store(listed + slot, index, mask=taken)
         before += tl.sum(taken.to(tl.int32), 0)
         tied += tl.sum(equal.to(tl.int32), 0)
     # other threads of this program read the list
@@ -273,16 +273,16 @@ def neighbours_kernel(
         t = tl.load(picked + i // SUBTILE, mask=there, other=0).to(tl.int64) * SUBTILE
         t += i % SUBTILE
         inside = t < tokens
-        at = tl.minimum(t, tokens - 1)
-        length = tl.load(graphs.lengths + graph * tokens + at)
+        index = tl.minimum(t, tokens - 1)
+        length = tl.load(graphs.lengths + graph * tokens + index)
         inner, _ = products(
-            graphs.vectors, copies, start, at, copied, tokens, heads,
+            graphs.vectors, copies, start, index, copied, tokens, heads,
             False, WIDE, WIDTH, CHANNELS,
         )  # fmt: skip
         inner = tl.sum(tl.where(mine, inner, 0.0), 0)
         candidate = inside & (t != itself)
         if graphs.barred is not None:
-            candidate &= tl.load(graphs.barred + graph * tokens + at) == 0
+            candidate &= tl.load(graphs.barred + graph * tokens + index) == 0
         edge = tl.where(candidate, tl.div_rn(inner, reach * length), -float("inf"))
         tl.store(exact + i, clamped(edge, CLAMPED), mask=there)
     tl.debug_barrier()
@@ -313,7 +313,7 @@ def signal_kernel(
     first = tl.program_id(0) % spans * SPAN
     reached += graph * total
     weights += graph * total
-    at = first + tl.arange(0, SPAN)
+    own = first + tl.arange(0, SPAN)
     factor = tl.full([SPAN], 1.0, tl.float64)
     lost = tl.zeros([SPAN], tl.float64)
     last = tl.zeros([SPAN], tl.float32)
@@ -328,13 +328,13 @@ def signal_kernel(
             h = hit + tl.arange(0, HITS)
             to = tl.load(reached + h, mask=h < end, other=-1)
             edge = tl.load(weights + h, mask=h < end, other=0.0)
-            reaches = at[:, None] == to[None, :]
+            reaches = own[:, None] == to[None, :]
             loss = tl.where(reaches, (strength * edge)[None, :], 0.0)
             if RULE == "product":
                 kept = (1.0 - loss).to(tl.float64)
                 for level in tl.static_range(LEVELS):
-                    one, other = tl.split(tl.reshape(kept, (SPAN, HITS >> (level + 1), 2)))
-                    kept = one * other
+                    even, odd = tl.split(tl.reshape(kept, (SPAN, HITS >> (level + 1), 2)))
+                    kept = even * odd
                 factor *= tl.reshape(kept, (SPAN,))
             elif RULE == "sum":
                 lost += tl.sum(loss.to(tl.float64), 1)
@@ -349,8 +349,8 @@ def signal_kernel(
         factor = 1.0 - lost
     elif RULE == "sequential":
         factor = (1.0 - last).to(tl.float64)
-    here = graph * tokens + at
-    inside = at < tokens
+    here = graph * tokens + own
+    inside = own < tokens
     score = tl.load(scores + here, mask=inside, other=0.0)
     if RULE == "evict":
         tl.store(refined + here, tl.where(struck > 0, -float("inf"), score), mask=inside)
@@ -404,8 +404,8 @@ def graphkv_refine(
     count = min(neighbour_count(count, tokens) if adaptive else count, tokens)
     if count and rounds:
         start, end = (
-            group_mean(one, keys) if which == "q" else one
-            for which, one in zip(kind, compared, strict=True)
+            group_mean(vectors, keys) if which == "q" else vectors
+            for which, vectors in zip(kind, compared, strict=True)
         )
         chosen = source_tokens(score, min(source_count(keep, fraction), tokens), shielded)
         graphs = prod(score.shape[:-1])
@@ -467,10 +467,10 @@ def send_signal(
 
     across = triton.cdiv(rows, SOURCES)
     subtile = min(SUBTILE, max(BLOCK // 4, 1))
-    blocks, each = triton.cdiv(tokens, BLOCK), BLOCK // subtile
+    blocks, subtiles = triton.cdiv(tokens, BLOCK), BLOCK // subtile
     lengths = scores.new_empty((graphs, tokens))
     highest = scores.new_empty((graphs, rows, blocks))
-    maxima = scores.new_empty((graphs, rows, blocks * each))
+    maxima = scores.new_empty((graphs, rows, blocks * subtiles))
     graph = Graphs(
         end, copies, reaches, chosen, None if barred is None else barred.contiguous(),
         lengths, maxima, highest,
@@ -479,7 +479,7 @@ def send_signal(
     tile |= dict(BLOCK=BLOCK, num_warps=WARPS[wide])
     maxima_kernel[(graphs * blocks * across,)](graph, tokens, rows, heads, SOURCES=SOURCES, **tile)
 
-    best_tiles, best = min(count, blocks), min(count, blocks * each)
+    best_tiles, best = min(count, blocks), min(count, blocks * subtiles)
     tiles = chosen.new_empty((graphs, rows, best_tiles), dtype=torch.int32)
     picked = tiles.new_empty((graphs, rows, best))
     exact = scores.new_empty((graphs, rows, best * subtile))
@@ -488,7 +488,7 @@ def send_signal(
     neighbours_kernel[(graphs * rows,)](
         graph, tokens, rows, heads, acting, tiles, picked, exact, reached, weights,
         blocks, best_tiles, best, count,
-        SOURCES=ALONE if wide else SOURCES, CHUNK=chunk(count * each), **tile,
+        SOURCES=ALONE if wide else SOURCES, CHUNK=chunk(count * subtiles), **tile,
     )  # fmt: skip
 
     signal_kernel[(graphs * triton.cdiv(tokens, SPAN),)](

@@ -42,12 +42,12 @@ def field(words, i: tl.constexpr, BITS: tl.constexpr):
 
 
 @triton.jit
-def load_planes(at, BITS: tl.constexpr, WIDTH: tl.constexpr):
+def load_planes(pointers, BITS: tl.constexpr, WIDTH: tl.constexpr):
     """Return the words at some places of a tile, from each of its planes."""
     if BITS == 3:
-        return tl.load(at), tl.load(at + 3 * WIDTH), tl.load(at + 6 * WIDTH)
+        return tl.load(pointers), tl.load(pointers + 3 * WIDTH), tl.load(pointers + 6 * WIDTH)
     else:
-        return (tl.load(at),)
+        return (tl.load(pointers),)
 
 
 @triton.jit
@@ -105,28 +105,28 @@ def scaled_queries(
     c, h = tl.arange(0, GROUP), tl.arange(0, HELD)
     real = (h < columns)[None, :]
     below, most = tl.zeros([GROUP, HELD], tl.float32), tl.zeros([GROUP, HELD], tl.float32)
-    asked = ()
+    scaled = ()
     for i in tl.static_range(WIDTH // GROUP):
-        at = i * GROUP + c
-        place = queries + h[None, :] * ACROSS + at[:, None] * DOWN
-        q = widened(tl.load(place, mask=real, other=0.0))
-        below += q * widened(tl.load(minima + at))[:, None]
-        q *= widened(tl.load(steps + at))[:, None]
+        channel = i * GROUP + c
+        pointers = queries + h[None, :] * ACROSS + channel[:, None] * DOWN
+        q = widened(tl.load(pointers, mask=real, other=0.0))
+        below += q * widened(tl.load(minima + channel))[:, None]
+        q *= widened(tl.load(steps + channel))[:, None]
         most = tl.maximum(most, tl.abs(q))
-        asked += (q,)
+        scaled += (q,)
     most = tl.max(most, 0)
     top = tl.where(most > 0, most, 1.0).to(tl.int32, bitcast=True) & 0x7F800000
     fit = (0x7F000000 - top + ASKED).to(tl.float32, bitcast=True)
     pairs = ()
     for i in tl.static_range(WIDTH // GROUP):
-        near, rest = split_float(asked[i] * fit[None, :])
+        near, rest = split_float(scaled[i] * fit[None, :])
         pairs += (spread(near, C), spread(rest, C))
     return pairs, spread(top, C), spread(tl.sum(below, 0), C)
 
 
 @triton.jit
 def tile_logits(
-    words, asked, bias, top, BITS: tl.constexpr, WIDTH: tl.constexpr, GROUP: tl.constexpr,
+    words, pairs, bias, top, BITS: tl.constexpr, WIDTH: tl.constexpr, GROUP: tl.constexpr,
     C: tl.constexpr, HELD: tl.constexpr,
 ):  # fmt: skip
     """Return the products of scaled queries with the keys of a tile, part by part."""
@@ -141,14 +141,14 @@ def tile_logits(
             planes = load_planes(words + row[:, None] * (GROUP // 2) + j[None, :], BITS, WIDTH)
         if bias is not None:
             # the accumulator starts from the bias, so that it has the layout of products
-            at = bias + tokens_of(part, BITS)[:, None] * HELD + g[None, :]
-            x = tl.load(at, mask=(g < HELD)[None, :], other=0.0)
+            pointers = bias + tokens_of(part, BITS)[:, None] * HELD + g[None, :]
+            x = tl.load(pointers, mask=(g < HELD)[None, :], other=0.0)
             x *= (0x7F000000 - top + ASKED).to(tl.float32, bitcast=True)[None, :]
         else:
             x = tl.zeros([ROWS, C], tl.float32)
         for i in tl.static_range(GROUPS):
             codes = codes_of(planes, part % EVERY * GROUPS + i, BITS)
-            x = tl.dot(codes, asked[2 * i + 1], tl.dot(codes, asked[2 * i], x))
+            x = tl.dot(codes, pairs[2 * i + 1], tl.dot(codes, pairs[2 * i], x))
         found += (x,)
     return found
 

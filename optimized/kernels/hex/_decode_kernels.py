@@ -163,11 +163,13 @@ def write_partial(
     total = tl.where(total > 0, total, 1.0)
     share = (1.0 / total)[None, :]
     for i in tl.static_range(len(o)):
-        at = found + (split * WIDTH + i * GROUP + tl.arange(0, GROUP))[:, None] * HELD + g[None, :]
+        pointers = (
+            found + (split * WIDTH + i * GROUP + tl.arange(0, GROUP))[:, None] * HELD + g[None, :]
+        )
         x = o[i] * far + minima[None, :]
         if kept:
-            x += tl.load(at, mask=real[None, :], other=0.0)
-        tl.store(at, x * share, mask=real[None, :])
+            x += tl.load(pointers, mask=real[None, :], other=0.0)
+        tl.store(pointers, x * share, mask=real[None, :])
     norm = norms + split * (2 * HELD) + g
     tl.store(norm, largest, mask=real)
     tl.store(norm + HELD, tl.log2(total), mask=real)
@@ -193,11 +195,11 @@ def kcvt_kernel(
     for tile in range(start, tl.minimum(start + share, count)):
         words = (tile * heads + head) * (3 * WIDTH * BITS)
         group = scales_of(tiles, tile, head, heads, WIDTH)
-        asked, top, below = scaled_queries(
+        pairs, top, below = scaled_queries(
             queries, columns, keys.steps + group, keys.minima + group, WIDTH, 1,
             WIDTH, GROUP, C, HELD,
         )  # fmt: skip
-        s = tile_logits(keys.words + words, asked, None, top, BITS, WIDTH, GROUP, C, HELD)
+        s = tile_logits(keys.words + words, pairs, None, top, BITS, WIDTH, GROUP, C, HELD)
         here = None
         if logits is not None:
             here = logits + (pid * stored + tile * 96) * HELD
@@ -258,11 +260,11 @@ def sparse_kernel(
             entries.tokens + table * (96 * 2), entries.channels, WIDTH, HELD,
         )  # fmt: skip
         tl.debug_barrier()
-        asked, top, below = scaled_queries(
+        pairs, top, below = scaled_queries(
             turned, HELD, keys.steps + group, keys.minima + group, 1, HELD,
             WIDTH, GROUP, C, HELD,
         )  # fmt: skip
-        s = tile_logits(keys.words + words, asked, bias, top, BITS, WIDTH, GROUP, C, HELD)
+        s = tile_logits(keys.words + words, pairs, bias, top, BITS, WIDTH, GROUP, C, HELD)
         here = None
         if logits is not None:
             here = logits + (pid * stored + tile * 96) * HELD
@@ -272,8 +274,8 @@ def sparse_kernel(
         )
         total = sum_of(weights, total * fade)
         for part in tl.static_range(len(weights)):
-            at = powers + tokens_of(part, BITS)[:, None] * HELD + g[None, :]
-            tl.store(at, weights[part], mask=(g < HELD)[None, :])
+            pointers = powers + tokens_of(part, BITS)[:, None] * HELD + g[None, :]
+            tl.store(pointers, weights[part], mask=(g < HELD)[None, :])
         lies = (tile * size.rows * size.value_heads + value_row) * 96
         o, minima = add_values_of_codes(
             o, minima, fade, weights, values.words + words, values.steps + lies,
@@ -325,12 +327,12 @@ def residual_kernel(
     o = zeros(SLICES, 32, C)
     for start in range(16 * tl.program_id(1), tokens, 16 * tl.num_programs(1)):
         token = start + t
-        at = token * WIDTH
+        offset = token * WIDTH
         s = tl.zeros([16, C], tl.float32)
         for i in tl.static_range(SLICES):
             channel = i * 32 + c
             q = tl.load(queries + g[None, :] * WIDTH + channel[:, None], mask=real, other=0.0)
-            k = at[:, None] + channel[None, :]
+            k = offset[:, None] + channel[None, :]
             read = tl.load(keys + k, mask=(token < tokens)[:, None], other=0.0)
             s = tl.dot(widened(read), widened(q), s, input_precision="ieee")
         s = tl.where((token < tokens)[:, None], s * scale, -float("inf"))
@@ -345,7 +347,7 @@ def residual_kernel(
         mixed = ()
         for i in tl.static_range(SLICES):
             channel = i * 32 + c
-            v = at[None, :] + channel[:, None]
+            v = offset[None, :] + channel[:, None]
             read = tl.load(values + v, mask=(token < tokens)[None, :], other=0.0)
             mixed += (tl.dot(widened(read), p, o[i] * fade[None, :], input_precision="ieee"),)
         o = mixed
@@ -366,31 +368,31 @@ def merge_kernel(
     """
     pid = tl.program_id(0).to(tl.int64)
     if counted is not None:
-        one = (tl.program_id(0) == 0) & (tl.program_id(1) == 0)
-        tl.store(counted, tl.load(counted) + 1, mask=one)
+        first = (tl.program_id(0) == 0) & (tl.program_id(1) == 0)
+        tl.store(counted, tl.load(counted) + 1, mask=first)
     head, columns = columns_of(pid, size, C)
-    some = tl.arange(0, 32 * HELD)
-    g, channel = some % HELD, tl.program_id(1) * 32 + some // HELD
+    lane = tl.arange(0, 32 * HELD)
+    g, channel = lane % HELD, tl.program_id(1) * 32 + lane // HELD
     largest = tl.full([32 * HELD], LOWEST, tl.float32)
     total = tl.zeros([32 * HELD], tl.float32)
     o = tl.zeros([32 * HELD], tl.float32)
     for start in range(0, splits, MANY):
         split = start + tl.arange(0, MANY)
         there = (split < splits)[:, None]
-        place = (pid * splits + split)[:, None]
-        here = norms + place * (2 * HELD) + g[None, :]
+        slot = (pid * splits + split)[:, None]
+        here = norms + slot * (2 * HELD) + g[None, :]
         norm = tl.load(here, mask=there, other=-float("inf"))
-        more = tl.load(here + HELD, mask=there, other=0.0)
-        read = found + (place * WIDTH + tl.program_id(1) * 32) * HELD + some[None, :]
+        log_sum = tl.load(here + HELD, mask=there, other=0.0)
+        read = found + (slot * WIDTH + tl.program_id(1) * 32) * HELD + lane[None, :]
         read = tl.load(read, mask=there, other=0.0)
         higher = tl.maximum(largest, tl.max(norm, 0))
         fade = tl.exp2(largest - higher)
         largest = higher
-        weight = tl.exp2((norm - largest[None, :]) + more)
+        weight = tl.exp2((norm - largest[None, :]) + log_sum)
         total = total * fade + tl.sum(weight, 0)
         o = o * fade + tl.sum(weight * read, 0)
-    place = output + (head + g) * WIDTH + channel
-    tl.store(place, round_to_dtype(o / total, output.dtype.element_ty), mask=g < columns)
+    slot = output + (head + g) * WIDTH + channel
+    tl.store(slot, round_to_dtype(o / total, output.dtype.element_ty), mask=g < columns)
     tl.store(whole + pid * 2 * HELD + g, largest, mask=channel == 0)
     tl.store(whole + (pid * 2 + 1) * HELD + g, tl.log2(total), mask=channel == 0)
 
@@ -425,7 +427,7 @@ def mass_kernel(
         )
         here = whole + pid * 2 * HELD + g
         sums += tl.sum(tl.exp2((s - tl.load(here)[None, :]) - tl.load(here + HELD)[None, :]), 1)
-    at = mass + row * length + first + t
+    pointers = mass + row * length + first + t
     if ADD:
-        sums += tl.load(at, mask=there, other=0.0)
-    tl.store(at, sums, mask=there)
+        sums += tl.load(pointers, mask=there, other=0.0)
+    tl.store(pointers, sums, mask=there)

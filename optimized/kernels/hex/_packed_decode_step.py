@@ -20,12 +20,10 @@ def decode_packed(
     Falls back to PyTorch for several tokens, for gradients, and for blocks of partial tiles, which
     would take more memory in the layout of the kernels.
     """
-    fine = queries.shape[-2] == 1 and not learning((queries, keys, values, cache))
-    if isinstance(cache, HexCache):
-        fine = fine and cache.config.block % TILE == 0 and taken(queries, cache, None)
-    if isinstance(cache, HexCache) and fine:
-        cache = PackedCache.of(cache)
-    if isinstance(cache, HexCache) or not fine:
+    fits = queries.shape[-2] == 1 and not learning((queries, keys, values, cache))
+    if isinstance(cache, HexCache) and fits and cache.config.block % TILE == 0:
+        cache = PackedCache.of(cache) if taken(queries, cache, None) else cache
+    if isinstance(cache, HexCache) or not fits:
         whole = cache.cache() if isinstance(cache, PackedCache) else cache
         return vector.hex_decode(whole, queries, keys, values)
     if cache.room is None:

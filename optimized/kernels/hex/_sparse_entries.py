@@ -45,10 +45,10 @@ def tables(
     """Return the tables of spans of some lengths, one after the other: the same for all layers."""
     every = [tables_of_span(static, length, heads, width) for length in lengths]
     before = 0
-    for i, one in enumerate(every):
+    for i, span in enumerate(every):
         offset = torch.tensor([before, 0], dtype=torch.int32)
-        every[i] = one._replace(tokens=one.tokens + offset, columns=one.columns + offset)
-        before += len(one.channels)
+        every[i] = span._replace(tokens=span.tokens + offset, columns=span.columns + offset)
+        before += len(span.channels)
     return Tables(*(torch.cat(parts).to(device) for parts in zip(*every, strict=True)))
 
 
@@ -60,8 +60,8 @@ def tables_of_span(static: HexConfig, length: int, heads: int, width: int) -> Ta
     starts = F.pad(kept.by_token.starts.view(heads, length), beyond)
     tokens = F.pad(kept.counts, beyond), starts
     tokens = [x.unflatten(-1, (tiles, TILE)).movedim(0, 1) for x in tokens]
-    place = tile * heads * width + kept.by_channel.channels
-    among = place.bincount(minlength=tiles * heads * width).view(tiles, heads * width)
+    cell = tile * heads * width + kept.by_channel.channels
+    among = cell.bincount(minlength=tiles * heads * width).view(tiles, heads * width)
     before = F.pad(among.cumsum(0)[:-1], (0, 0, 1, 0)) + kept.by_channel.starts
     return Tables(
         F.pad(tokens[0], (0, ROOM - TILE)).to(torch.uint8),
@@ -123,16 +123,16 @@ def add_keys(
             channel_at += 1
             kept_at += 1
             beyond -= widened(tl.load(minima + channel, mask=ok, other=0.0))
-            at = channel[:, None] * C + g[None, :]
-            sums += tl.load(query + at) * beyond[:, None]
+            position = channel[:, None] * C + g[None, :]
+            sums += tl.load(query + position) * beyond[:, None]
         tl.store(bias + token[:, None] * C + g[None, :], sums, mask=(~whole)[:, None])
-        at = tl.min(tl.where(whole, token, 128), 0)
-        while at < 128:
-            row = kept + (-1 - tl.load(begins + at))
+        position = tl.min(tl.where(whole, token, 128), 0)
+        while position < 128:
+            row = kept + (-1 - tl.load(begins + position))
             beyond = widened(tl.load(row + c)) - widened(tl.load(minima + c))
             q = tl.load(query + c[:, None] * C + g[None, :])
-            tl.store(bias + at * C + g, tl.sum(q * beyond[:, None], 0))
-            at = tl.min(tl.where(whole & (token > at), token, 128), 0)
+            tl.store(bias + position * C + g, tl.sum(q * beyond[:, None], 0))
+            position = tl.min(tl.where(whole & (token > position), token, 128), 0)
 
 
 @triton.jit
@@ -145,13 +145,13 @@ def add_values(
     whole = tl.load(begins + t) < 0
     every = sums + c[:, None] * C + g[None, :]
     before = tl.load(every) * tl.load(fades + g)[None, :]
-    at = tl.min(tl.where(whole, t, 128), 0)
-    while at < 128:
-        beyond = widened(tl.load(kept + (-1 - tl.load(begins + at)) + c))
-        beyond -= widened(tl.load(minima + at + 0 * c))
-        p = tl.load(powers + at * C + g)
+    position = tl.min(tl.where(whole, t, 128), 0)
+    while position < 128:
+        beyond = widened(tl.load(kept + (-1 - tl.load(begins + position)) + c))
+        beyond -= widened(tl.load(minima + position + 0 * c))
+        p = tl.load(powers + position * C + g)
         before += p[None, :] * beyond[:, None]
-        at = tl.min(tl.where(whole & (t > at), t, 128), 0)
+        position = tl.min(tl.where(whole & (t > position), t, 128), 0)
     tl.store(every, before)
     tl.debug_barrier()
     for part in tl.range(0, WIDTH // 32, num_stages=1):
@@ -163,12 +163,12 @@ def add_values(
         read = tl.zeros([32, C], tl.float32)
         for k in tl.range(0, tl.max(many, 0), num_stages=1):
             ok = k < many
-            place = tl.load(place_at, mask=ok, other=0).to(tl.int32)
+            packed = tl.load(place_at, mask=ok, other=0).to(tl.int32)
             place_at += 1
-            token = place & 127
+            token = packed & 127
             begin = tl.load(begins + token, mask=ok, other=-1)
             ok = begin >= 0
-            beyond = widened(tl.load(kept + begin + (place >> 7), mask=ok, other=0.0))
+            beyond = widened(tl.load(kept + begin + (packed >> 7), mask=ok, other=0.0))
             beyond -= widened(tl.load(minima + token, mask=ok, other=0.0))
             p = tl.load(powers + token[:, None] * C + g[None, :])
             read += p * beyond[:, None]

@@ -4,7 +4,6 @@ A step launches four kernels, of `optimized.kernels.hex._decode_kernels`, and no
 falls back to PyTorch: see `taken`.
 """
 
-from functools import lru_cache
 from math import e, log2, sqrt
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from torch import Tensor
 from optimized import vector
 from optimized._dispatch import gradient_fallback
 from optimized.hex_packed_layout import TILE, PackedCache, PackedSpans, alike
+from optimized.kernels._attention_common import multiprocessors
 from optimized.kernels.hex._decode_kernels import (
     COLUMNS,
     Codes,
@@ -46,10 +46,9 @@ MERGED = 8 if triton.knobs.runtime.interpret else 64
 
 def taken(queries: Tensor, cache: HexCache, valid: Tensor | None) -> bool:
     """Whether the kernels support the call: a decoding step without padding, in float32 at most."""
-    exact = torch.promote_types(queries.dtype, cache.residual_keys.dtype)
     width = queries.shape[-1]
     return (
-        exact != torch.float64
+        torch.float64 not in (queries.dtype, cache.residual_keys.dtype)
         and queries.shape[-2] == 1
         and queries.shape[-3] > 0
         and valid is None
@@ -96,8 +95,8 @@ def attend_packed(
     tokens, size = sum(cache.spans.lengths), residual.residual_keys.shape[-2]
     rows = rest.residual_mass.shape[:-1]
     sums = queries.new_empty(*rows, tokens + size, dtype=torch.float32)
-    wanted = Mass(sums, cache.spans.counts[1], False)
-    output = launch(queries, cache.spans, residual, None, rest.config, scale, wanted)
+    target = Mass(sums, cache.spans.counts[1], False)
+    output = launch(queries, cache.spans, residual, None, rest.config, scale, target)
     return HexAttention(output, sums[..., : tokens + cache.held])
 
 
@@ -112,9 +111,9 @@ def decode(queries: Tensor, keys: Tensor, values: Tensor, cache: PackedCache) ->
     cache.require_newest()
     residual = Residual(room.keys, room.values, room.filled)
     remembered = cache.spans.counts[1] if cache.rest.mass.shape[-1] else 0
-    wanted = Mass(room.mass, remembered, True)
+    target = Mass(room.mass, remembered, True)
     new = Token(keys.contiguous(), values.contiguous())
-    return launch(queries, cache.spans, residual, new, cache.rest.config, None, wanted)
+    return launch(queries, cache.spans, residual, new, cache.rest.config, None, target)
 
 
 class Mass(NamedTuple):
@@ -123,14 +122,6 @@ class Mass(NamedTuple):
     sums: Tensor  # float32 [*rows, tokens]: the tokens of the tiles, then room for residual ones
     tiles: int  # all, or 0 where only the mass of the residual buffer is wanted
     add: bool  # to what is there
-
-
-@lru_cache
-def multiprocessors(device: torch.device) -> int:
-    """Return how many multiprocessors a GPU has; as many as an H100 where there is no GPU."""
-    if device.type != "cuda" or not torch.cuda.is_available():
-        return 132
-    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def launch(
@@ -142,21 +133,10 @@ def launch(
     scale: float | None,
     mass: Mass | None,
 ) -> Tensor:
-    """Launch the kernels of a step, and return its output.
-
-    Args:
-        queries: one query a head.
-        spans: the compressed tokens.
-        residual: the other ones.
-        new: key and value of a token that is added to them.
-        config: the settings of the cache.
-        scale: the factor of logits, by default that of the width.
-        mass: where the mass goes, if it is wanted.
-    """
+    """Launch the kernels of a step of one query a head, and return its output."""
     rows, heads, width = spans.key_steps.shape[1:]
     group = queries.shape[-3] // heads
-    exact = torch.promote_types(queries.dtype, spans.kept_keys.dtype) != torch.float64
-    if (spans.bits, width) not in TAKEN or not exact:
+    if (spans.bits, width) not in TAKEN or torch.float64 in (queries.dtype, spans.kept_keys.dtype):
         raise ValueError(
             "cache and queries must be in at most float32, and bits and channels among "
             f"{sorted(TAKEN)}, got {queries.dtype}, {spans.bits} bits and {width} channels"
@@ -168,8 +148,8 @@ def launch(
         )
     parts = triton.cdiv(group, COLUMNS)
     size = Sizes(rows, heads, group, parts, heads if spans.value_steps.ndim == 4 else 1)
-    held = COLUMNS if parts > 1 else triton.next_power_of_2(group)
-    shape = dict(C=COLUMNS, HELD=held)
+    columns = COLUMNS if parts > 1 else triton.next_power_of_2(group)
+    shape = dict(C=COLUMNS, HELD=columns)
     grid, tiles, room = rows * heads * parts, spans.counts[1], residual.residual_keys.shape[-2]
     most = RESIDENT * multiprocessors(queries.device)
     share = triton.cdiv(tiles, max(1, most // max(1, grid)))
@@ -178,14 +158,14 @@ def launch(
     splits = several + extra
     queries = queries.contiguous()
     output = torch.empty_like(queries)
-    found = queries.new_empty(grid, splits, width, held, dtype=torch.float32)
-    norms = found.new_empty(grid, splits, 2, held)
-    whole = found.new_empty(grid, 2, held)
+    found = queries.new_empty(grid, splits, width, columns, dtype=torch.float32)
+    norms = found.new_empty(grid, splits, 2, columns)
+    whole = found.new_empty(grid, 2, columns)
     stored = (mass.tiles if mass else 0) * TILE  # logits of tiles, before those of the buffer
     pieces = mass.tiles + triton.cdiv(room, TILE) if mass else 0
-    logits = found.new_empty(grid, pieces * TILE, held) if mass else None
+    logits = found.new_empty(grid, pieces * TILE, columns) if mass else None
     scale = (1 / sqrt(width) if scale is None else scale) * log2(e)
-    entries = entries_of(spans, config, grid * several, held)
+    entries = entries_of(spans, config, grid * several, columns)
     kernel, sparse = (kcvt_kernel, ()) if entries is None else (sparse_kernel, (entries,))
     kernel[(grid, several)](
         queries, scale, Codes(spans.key_words, spans.key_steps, spans.key_minima),
@@ -202,7 +182,7 @@ def launch(
         )  # fmt: skip
     merge_kernel[(grid, width // 32)](
         found, norms, output, whole, residual.filled if new else None, size, splits,
-        WIDTH=width, **shape, MANY=max(1, MERGED // held), num_warps=1,
+        WIDTH=width, **shape, MANY=max(1, MERGED // columns), num_warps=1,
     )  # fmt: skip
     if mass and logits is not None:
         mass_kernel[(rows * pieces,)](
@@ -212,12 +192,14 @@ def launch(
     return output
 
 
-def entries_of(spans: PackedSpans, config: HexConfig, programs: int, held: int) -> Entries | None:
-    """Return the kept entries, with scratch memory for programs of `held` columns."""
+def entries_of(
+    spans: PackedSpans, config: HexConfig, programs: int, columns: int
+) -> Entries | None:
+    """Return the kept entries, with scratch memory for programs of some columns."""
     table = static_tables(spans, config)
     if table is None:
         return None
-    room = programs, ROOM + (2 * TILE + 1 + spans.key_steps.shape[-1]) * held
+    room = programs, ROOM + (2 * TILE + 1 + spans.key_steps.shape[-1]) * columns
     scratch = spans.kept_keys.new_empty(room, dtype=torch.float32)
     stored = spans.kept_keys, spans.kept_values, spans.begins, spans.dynamic
     return Entries(*stored, *table, scratch)
@@ -230,5 +212,5 @@ def static_tables(spans: PackedSpans, config: HexConfig) -> Tables | None:
     """
     if not (config.density or config.heavy or config.recent or spans.counts[2]):
         return None
-    asked = mask_settings(config), spans.kinds, *spans.key_steps.shape[-2:], spans.dynamic.device
-    return cached_on_tensor(spans.key_steps, tables, *asked)
+    key = mask_settings(config), spans.kinds, *spans.key_steps.shape[-2:], spans.dynamic.device
+    return cached_on_tensor(spans.key_steps, tables, *key)

@@ -50,10 +50,10 @@ def scales(low, high, BITS: tl.constexpr):
 def coded(x, low, step, free, BITS: tl.constexpr):
     """Return the codes of numbers: how many steps they lie above the minimum of their group."""
     flat = step == 0.0
-    place = tl.where(flat, 0.0, tl.math.div_rn(x - low, tl.where(flat, 1.0, step)))
+    level = tl.where(flat, 0.0, tl.math.div_rn(x - low, tl.where(flat, 1.0, step)))
     # clamped before rounding, since EVEN rounds only numbers up to 2**22
-    place = tl.minimum(tl.maximum(place, 0.0), 2**BITS - 1.0) + EVEN
-    return tl.where(free, place.to(tl.uint32, bitcast=True) & (2**BITS - 1), 0)
+    level = tl.minimum(tl.maximum(level, 0.0), 2**BITS - 1.0) + EVEN
+    return tl.where(free, level.to(tl.uint32, bitcast=True) & (2**BITS - 1), 0)
 
 
 @triton.jit
@@ -66,24 +66,24 @@ def store_stream(words, codes, strip, count, there, BITS: tl.constexpr):
         here = (codes << up[None, :, None]) >> down[None, :, None]
         mine = (left > -BITS) & (left < 32)
         word = tl.sum(tl.where(mine[None, :, None], here, 0), 1, keep_dims=True)
-        at = strip * BITS + k
-        tl.store(words + at, word.to(tl.int32, bitcast=True), mask=there & (at < count))
+        index = strip * BITS + k
+        tl.store(words + index, word.to(tl.int32, bitcast=True), mask=there & (index < count))
 
 
 @triton.jit
 def load_codes(words, strip, count, channel, BITS: tl.constexpr, WIDTH: tl.constexpr):
     """Return the codes of a strip, `[tokens, channels]`."""
     first = BITS * tl.arange(0, 32)
-    at, place = strip * BITS + first // 32, (first % 32)[:, None]
+    index, shift = strip * BITS + first // 32, (first % 32)[:, None]
     mine = (channel < WIDTH)[None, :]
     here = words + channel[None, :] * count
-    low = tl.load(here + at[:, None], mask=mine & (at < count)[:, None], other=0)
-    codes = low.to(tl.uint32, bitcast=True) >> place
+    low = tl.load(here + index[:, None], mask=mine & (index < count)[:, None], other=0)
+    codes = low.to(tl.uint32, bitcast=True) >> shift
     if 32 % BITS != 0:
-        on = at + (first + BITS - 1) // 32 - first // 32  # the word with the upper bits
+        on = index + (first + BITS - 1) // 32 - first // 32  # the word with the upper bits
         high = tl.load(here + on[:, None], mask=mine & (on < count)[:, None], other=0)
-        rest = high.to(tl.uint32, bitcast=True) << ((32 - place) % 32)
-        codes |= tl.where((on > at)[:, None], rest, 0)
+        rest = high.to(tl.uint32, bitcast=True) << ((32 - shift) % 32)
+        codes |= tl.where((on > index)[:, None], rest, 0)
     return codes & (2**BITS - 1)
 
 
@@ -105,15 +105,15 @@ def range_kernel(
         inside = token < stop
         there = inside[:, None] & (channel < WIDTH)[None, :]
         there &= (tl.load(flags + token, mask=inside, other=1) == 0)[:, None]
-        at = (token.to(tl.int64) * heads + pid % heads)[:, None] * WIDTH + channel[None, :]
-        left = free(static + at, there)
-        at = (pid * tokens + token)[:, None] * WIDTH + channel[None, :]
-        x = widened(tl.load(keys + at, mask=there, other=0.0))
+        offset = (token.to(tl.int64) * heads + pid % heads)[:, None] * WIDTH + channel[None, :]
+        left = free(static + offset, there)
+        offset = (pid * tokens + token)[:, None] * WIDTH + channel[None, :]
+        x = widened(tl.load(keys + offset, mask=there, other=0.0))
         low = tl.minimum(low, tl.where(left, x, float("inf")))
         high = tl.maximum(high, tl.where(left, x, -float("inf")))
-    at = (pid * parts + part) * WIDTH + channel
-    tl.store(lows + at, tl.min(low, 0), mask=channel < WIDTH)
-    tl.store(highs + at, tl.max(high, 0), mask=channel < WIDTH)
+    offset = (pid * parts + part) * WIDTH + channel
+    tl.store(lows + offset, tl.min(low, 0), mask=channel < WIDTH)
+    tl.store(highs + offset, tl.max(high, 0), mask=channel < WIDTH)
 
 
 @triton.jit(do_not_specialize=["parts"])
@@ -128,13 +128,13 @@ def scales_kernel(
     high = -low
     for start in range(0, parts, 16):
         there = (start + part < parts)[:, None] & (channel < WIDTH)[None, :]
-        at = (pid * parts + start + part)[:, None] * WIDTH + channel[None, :]
-        low = tl.minimum(low, tl.load(lows + at, mask=there, other=float("inf")))
-        high = tl.maximum(high, tl.load(highs + at, mask=there, other=-float("inf")))
+        offset = (pid * parts + start + part)[:, None] * WIDTH + channel[None, :]
+        low = tl.minimum(low, tl.load(lows + offset, mask=there, other=float("inf")))
+        high = tl.maximum(high, tl.load(highs + offset, mask=there, other=-float("inf")))
     step, low = scales(tl.min(low, 0), tl.max(high, 0), BITS)
-    at, real = pid * WIDTH + channel, channel < WIDTH
-    tl.store(steps + at, round_to_dtype(step, steps.dtype.element_ty), mask=real)
-    tl.store(minima + at, round_to_dtype(low, minima.dtype.element_ty), mask=real)
+    offset, real = pid * WIDTH + channel, channel < WIDTH
+    tl.store(steps + offset, round_to_dtype(step, steps.dtype.element_ty), mask=real)
+    tl.store(minima + offset, round_to_dtype(low, minima.dtype.element_ty), mask=real)
 
 
 @triton.jit(do_not_specialize=["tokens", "count", "strips"])
@@ -157,14 +157,14 @@ def codes_kernel(
     whole = tl.load(dynamic + pid * PER // heads * tokens + token, mask=inside, other=1)
     there = (inside & (whole == 0))[None, :, None] & own
     static += (token.to(tl.int64)[None, :, None] * heads + pid * PER % heads + h) * WIDTH
-    at = (head * tokens + token[None, :, None]) * WIDTH
+    offset = (head * tokens + token[None, :, None]) * WIDTH
     low = tl.full([HEADS, 32, GROUP], float("inf"), tl.float32)
     high = -low
     for v in range(SLICES):
         channel = v * GROUP + c
         mine = there & (channel < WIDTH)
         left = free(static + channel, mine)
-        x = widened(tl.load(values + at + channel, mask=mine, other=0.0))
+        x = widened(tl.load(values + offset + channel, mask=mine, other=0.0))
         low = tl.minimum(low, tl.where(left, x, float("inf")))
         high = tl.maximum(high, tl.where(left, x, -float("inf")))
     step, least = scales(tl.min(tl.min(low, 2), 0), tl.max(tl.max(high, 2), 0), BITS)
@@ -177,16 +177,16 @@ def codes_kernel(
         channel = v * GROUP + c
         mine = there & (channel < WIDTH)
         left = free(static + channel, mine)
-        place, stored = (head * WIDTH + channel) * count, own & (channel < WIDTH)
-        x = widened(tl.load(values + at + channel, mask=mine, other=0.0))
+        stream, stored = (head * WIDTH + channel) * count, own & (channel < WIDTH)
+        x = widened(tl.load(values + offset + channel, mask=mine, other=0.0))
         codes = coded(x, least, step, left, BITS)
-        store_stream(value_words + place, codes, strip, count, stored, BITS)
-        x = widened(tl.load(keys + at + channel, mask=mine, other=0.0))
+        store_stream(value_words + stream, codes, strip, count, stored, BITS)
+        x = widened(tl.load(keys + offset + channel, mask=mine, other=0.0))
         here = head * WIDTH + channel
         key_step = widened(tl.load(key_steps + here, mask=mine, other=0.0))
         key_low = widened(tl.load(key_minima + here, mask=mine, other=0.0))
         codes = coded(x, key_low, key_step, left, BITS)
-        store_stream(key_words + place, codes, strip, count, stored, BITS)
+        store_stream(key_words + stream, codes, strip, count, stored, BITS)
 
 
 @triton.jit(do_not_specialize=["tokens", "count"])
@@ -208,9 +208,9 @@ def restore_kernel(
         group = (pid // heads * groups + pid % heads % groups) * tokens + token
         step = widened(tl.load(steps + group, mask=inside, other=0.0))[:, None]
         low = widened(tl.load(minima + group, mask=inside, other=0.0))[:, None]
-    at = (pid * tokens + token)[:, None] * WIDTH + channel[None, :]
+    offset = (pid * tokens + token)[:, None] * WIDTH + channel[None, :]
     x = round_to_dtype(codes * step + low, restored.dtype.element_ty)
-    tl.store(restored + at, x, mask=inside[:, None] & real[None, :])
+    tl.store(restored + offset, x, mask=inside[:, None] & real[None, :])
 
 
 def taken(shape: torch.Size, *dtypes: torch.dtype) -> bool:
@@ -294,13 +294,13 @@ def restored(
     for x in (stored[:3], stored[3:]):
         words, steps, minima = (part.contiguous() for part in x)
         count = words.shape[-1]
-        one = words.new_empty(*batch, heads, tokens, width, dtype=dtype)
+        result = words.new_empty(*batch, heads, tokens, width, dtype=dtype)
         restore_kernel[(grid, strips)](
-            words, steps, minima, one, tokens, heads, groups, count,
+            words, steps, minima, result, tokens, heads, groups, count,
             BITS=bits, WIDTH=width, ROOM=triton.next_power_of_2(width), KEYS=not found,
             enable_fp_fusion=False,
         )  # fmt: skip
-        found.append(one)
+        found.append(result)
     return found
 
 

@@ -19,9 +19,9 @@ from optimized._dispatch import gradient_fallback
 from optimized.kernels._attention_common import (
     kernels_support,
     multiplies_stored_dtype,
+    multiprocessors,
     padded_width,
     product,
-    resident_programs,
     tile,
 )
 from optimized.kernels._numerics import widened
@@ -29,12 +29,12 @@ from reference.contract import checks
 
 BLOCK = 128  # queries of a program in pass one, keys in pass two; half of it for the other
 SPLITS = 64
-FIT = 2  # programs of the first pass that fit on a multiprocessor of an H100
+FIT = 2  # programs of the first pass that fit on a multiprocessor of an H100; fewer split heads
 
 
 @triton.jit
 def update_sums(
-    high, total, query, at, keys, start, stop, first, scale,
+    high, total, query, position, keys, start, stop, first, scale,
     CAUSAL: tl.constexpr, MASKED: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr,
     KEYS: tl.constexpr, NATIVE: tl.constexpr,
 ):  # fmt: skip
@@ -47,7 +47,7 @@ def update_sums(
         n = start + tl.arange(0, KEYS)
         seen = ((n >= first) & (n < stop))[None, :]
         if CAUSAL:
-            seen &= n[None, :] <= at[:, None]
+            seen &= n[None, :] <= position[:, None]
         logits = tl.where(seen, logits, -float("inf"))
     top = tl.maximum(high, tl.max(logits, 1))
     # the maximum of a query that has seen no key is -inf
@@ -63,9 +63,9 @@ def store_sums(sums, row, rows, high, total, final):
     A weight is the exponential of its logit minus the first number, times the second. For a query
     that sees no key every weight is 0.
     """
-    some = total > 0
-    high = tl.where(some | (not final), high, float("inf"))
-    total = tl.where(some & final, 1.0 / tl.where(some, total, 1.0), total)
+    sees_any = total > 0
+    high = tl.where(sees_any | (not final), high, float("inf"))
+    total = tl.where(sees_any & final, 1.0 / tl.where(sees_any, total, 1.0), total)
     tl.store(sums + row * 2, high, mask=rows)
     tl.store(sums + row * 2 + 1, total, mask=rows)
 
@@ -89,7 +89,7 @@ def sums_kernel(
     r0 = block * ROWS
     r = r0 + tl.arange(0, ROWS)
     before = tokens - count
-    at = before + (r % count if STACKED else r)
+    position = before + (r % count if STACKED else r)
     start, stop = split * share, tl.minimum((split + 1) * share, tokens)
     low = before if STACKED else before + r0
     if CAUSAL and not STACKED:
@@ -108,11 +108,11 @@ def sums_kernel(
     for rest in tl.static_range(2):
         for n0 in range(middle if rest else start, stop if rest else middle, KEYS):
             high, total = update_sums(
-                high, total, query, at, keys, n0, stop, first, scale,
+                high, total, query, position, keys, n0, stop, first, scale,
                 CAUSAL, rest or padding is not None, WIDTH, ROOM, KEYS, NATIVE,
             )  # fmt: skip
     if padding is not None:  # a query at padding sees no key
-        total = tl.where(at >= first, total, 0.0)
+        total = tl.where(position >= first, total, 0.0)
     here = split.to(tl.int64) * all_rows + part * rows + r
     store_sums(sums, here, r < rows, high, total, splits == 1)
 
@@ -140,17 +140,17 @@ def add_weights(
 ):  # fmt: skip
     """Return the mass of keys after adding the weights of one more tile of queries."""
     r = start + tl.arange(0, ROWS)
-    at = before + (r % count if STACKED else r)
+    position = before + (r % count if STACKED else r)
     query = tile(queries + row * WIDTH, start, rows, WIDTH, ROOM, ROWS)
     if GIVEN:
-        there = (r < rows) & (at >= first)
+        there = (r < rows) & (position >= first)
         base = widened(tl.load(sums + row + r, mask=there, other=float("inf")))
     else:
         base = tl.load(sums + (row + r) * 2, mask=r < rows, other=float("inf"))
         share = tl.load(sums + (row + r) * 2 + 1, mask=r < rows, other=0.0)
     logits = product(key, tl.trans(query), NATIVE)
     if MASKED:
-        logits = tl.where(at[None, :] >= n[:, None], logits, -float("inf"))
+        logits = tl.where(position[None, :] >= n[:, None], logits, -float("inf"))
     if GIVEN:
         above = tl.fma(logits, scale, -base[None, :])
         return drawn + tl.sum(tl.exp2(above * 1.4426950408889634), 1)
@@ -168,10 +168,10 @@ def mass_kernel(
 ):  # fmt: skip
     """Write the attention mass of a block of keys, over `parts` stretches of `rows` queries."""
     number = tl.program_id(0)
-    place = (number // blocks).to(tl.int64)
+    line = (number // blocks).to(tl.int64)
     n0 = number % blocks * KEYS
     n = n0 + tl.arange(0, KEYS)
-    row = place * parts * rows
+    row = line * parts * rows
     head = row // count // group
     key = tile(keys + head * tokens * WIDTH, n0, tokens, WIDTH, ROOM, KEYS)
     before, first = tokens - count, 0
@@ -191,11 +191,11 @@ def mass_kernel(
                 )  # fmt: skip
         row += rows
     if mass is not None:
-        here = mass + place * before_mass + n
+        here = mass + line * before_mass + n
         total += widened(tl.load(here, mask=n < before_mass, other=0.0))
     if padding is not None:
         total = tl.where(n >= first, total, 0.0)
-    tl.store(drawn + place * tokens + n, total, mask=n < tokens)
+    tl.store(drawn + line * tokens + n, total, mask=n < tokens)
 
 
 def columns(
@@ -236,7 +236,7 @@ def columns(
         blocks = triton.cdiv(rows, size)
         programs = lines * count // rows * blocks
         # at least two where several fit: the kernels of a long text are those of a short one
-        fit = min(resident_programs(keys.device, FIT) // programs, SPLITS)
+        fit = min(FIT * multiprocessors(keys.device) // programs, SPLITS)
         splits = max(1, min(fit, max(2, triton.cdiv(tokens, block))))
         share = triton.cdiv(triton.cdiv(tokens, splits), half) * half
         sums = keys.new_empty((lines * count, 2), **exact)

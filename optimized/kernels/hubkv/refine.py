@@ -91,12 +91,12 @@ def weights_kernel(
     layer = tl.program_id(0).to(tl.int64)
     h = tl.arange(0, HEADS)
     row = layer * heads + h
-    known = h < heads
+    real = h < heads
     count = tl.zeros([HEADS], tl.float64)
     low, rise, spread = count, count, count
     for start in range(0, blocks, MOMENTS):
         block = start + tl.arange(0, MOMENTS)
-        there = known[:, None] & (block < blocks)[None, :]
+        there = real[:, None] & (block < blocks)[None, :]
         here = moments + (row[:, None] * blocks + block[None, :]) * 4
         counts = tl.load(here, mask=there, other=0.0).to(tl.float64)
         there &= counts > 0
@@ -118,8 +118,8 @@ def weights_kernel(
         low, count = lowest, count + new
     scale = low + rise + number(epsilon, epsilon_rest)
     found = tl.sqrt(spread / tl.maximum(count, 1.0)) / tl.where(scale > 0, scale, 1.0)
-    found = tl.where((scale > 0) & known, found, 0.0)
-    tl.store(selectivity + row, found.to(tl.float32), mask=known)
+    found = tl.where((scale > 0) & real, found, 0.0)
+    tl.store(selectivity + row, found.to(tl.float32), mask=real)
     mean = tl.sum(found, 0) / heads
     share = tl.where(mean > 0, found / tl.where(mean > 0, mean, 1.0), 1.0)
     exponent = number(tau, tau_rest)
@@ -129,12 +129,12 @@ def weights_kernel(
         tl.maximum(power, number(minimum, minimum_rest)), number(maximum, maximum_rest)
     )
     weight = weight.to(tl.float32)
-    tl.store(weights + row, weight, mask=known)
+    tl.store(weights + row, weight, mask=real)
     part = number(strength, strength_rest)
     hub = part * weight.to(tl.float64)
     other = hub * number(gamma, gamma_rest)
-    tl.store(factors + row * 2, ((1.0 - part) + other).to(tl.float32), mask=known)
-    tl.store(factors + row * 2 + 1, ((1.0 - part) + hub).to(tl.float32), mask=known)
+    tl.store(factors + row * 2, ((1.0 - part) + other).to(tl.float32), mask=real)
+    tl.store(factors + row * 2 + 1, ((1.0 - part) + hub).to(tl.float32), mask=real)
 
 
 @triton.jit
@@ -144,10 +144,10 @@ def split_columns(x, COUNT: tl.constexpr):
         return (tl.reshape(x, (x.shape[0],)),)
     else:
         even, odd = tl.split(tl.reshape(x, (x.shape[0], COUNT // 2, 2)))
-        one, other = split_columns(even, COUNT // 2), split_columns(odd, COUNT // 2)
+        left, right = split_columns(even, COUNT // 2), split_columns(odd, COUNT // 2)
         found = ()
         for i in tl.static_range(COUNT // 2):
-            found += (one[i], other[i])
+            found += (left[i], right[i])
         return found
 
 
@@ -166,14 +166,18 @@ def join_columns(x, COUNT: tl.constexpr):
 
 
 @triton.jit
-def competing(scores, protected, at, inside, SHIELDED: tl.constexpr, WHOLE: tl.constexpr):
+def competing(scores, protected, index, inside, SHIELDED: tl.constexpr, WHOLE: tl.constexpr):
     """Return scores of a row; minus infinity for protected or missing tokens."""
     if WHOLE:
-        found = widened(tl.load(scores + at))
+        found = widened(tl.load(scores + index))
     else:
-        found = widened(tl.load(scores + at, mask=inside, other=-float("inf")))
+        found = widened(tl.load(scores + index, mask=inside, other=-float("inf")))
     if SHIELDED:
-        aside = tl.load(protected + at) if WHOLE else tl.load(protected + at, mask=inside, other=0)
+        aside = (
+            tl.load(protected + index)
+            if WHOLE
+            else tl.load(protected + index, mask=inside, other=0)
+        )
         # minus infinity loses to every score, and marks protected tokens
         found = tl.where(aside != 0, -float("inf"), found)
     return found
@@ -192,22 +196,24 @@ def refine_block(
     first = tl.arange(0, BLOCK // EACH) * EACH
     line = ()
     for back in tl.static_range(RADIUS):
-        at = first - (RADIUS - back)
-        there = (at >= -start) if WHOLE else (at >= -start) & (at < left)
-        line += (competing(scores, protected, at, there, SHIELDED, False),)
+        index = first - (RADIUS - back)
+        there = (index >= -start) if WHOLE else (index >= -start) & (index < left)
+        line += (competing(scores, protected, index, there, SHIELDED, False),)
     for part in tl.static_range(EACH // WIDTH):
-        at = first[:, None] + (part * WIDTH + tl.arange(0, WIDTH))[None, :]
-        line += split_columns(competing(scores, protected, at, at < left, SHIELDED, WHOLE), WIDTH)
+        index = first[:, None] + (part * WIDTH + tl.arange(0, WIDTH))[None, :]
+        line += split_columns(
+            competing(scores, protected, index, index < left, SHIELDED, WHOLE), WIDTH
+        )
     for ahead in tl.static_range(RADIUS):
-        at = first + (EACH + ahead)
-        line += (competing(scores, protected, at, at < left, SHIELDED, False),)
+        index = first + (EACH + ahead)
+        line += (competing(scores, protected, index, index < left, SHIELDED, False),)
     # the maximum of RADIUS consecutive scores from each on
     largest = line
     for size in tl.static_range(1, RADIUS):
-        some = ()
+        wider = ()
         for j in tl.static_range(EACH + 2 * RADIUS - size):
-            some += (tl.maximum(largest[j], line[j + size]),)
-        largest = some
+            wider += (tl.maximum(largest[j], line[j + size]),)
+        largest = wider
     low, high = tl.load(factors), tl.load(factors + 1)
     for part in tl.static_range(EACH // WIDTH):
         found = ()
@@ -219,12 +225,12 @@ def refine_block(
                 hub = (mine > largest[j - RADIUS]) & (mine >= largest[j + 1])
                 factor = tl.where(hub, high, low)
             found += (tl.where(mine < 0, 1.0, mine * factor),)
-        at = first[:, None] + (part * WIDTH + tl.arange(0, WIDTH))[None, :]
+        index = first[:, None] + (part * WIDTH + tl.arange(0, WIDTH))[None, :]
         out = round_to_dtype(join_columns(found, WIDTH), refined.dtype.element_ty)
         if WHOLE:
-            tl.store(refined + at, out)
+            tl.store(refined + index, out)
         else:
-            tl.store(refined + at, out, mask=at < left)
+            tl.store(refined + index, out, mask=index < left)
 
 
 @triton.jit(do_not_specialize=["tokens", "row"])

@@ -1,6 +1,5 @@
 """SnapKV over the attention mass of a window of queries."""
 
-import torch
 from torch import Tensor
 
 from optimized import vector
@@ -23,16 +22,9 @@ def snapkv(
 ) -> Scored:
     if not kernels_support(queries, keys, log_sum_exp):
         return vector.snapkv(queries, keys, window, kernel, pooling, valid, log_sum_exp)
-    return observed(by_head, queries, keys, window, kernel, pooling, valid, log_sum_exp)
 
+    def mass_by_head(queries, keys, valid, log_sum_exp, dtype):
+        mass = columns(queries, keys, valid, log_sum_exp=log_sum_exp, apart=True)
+        return mass.to(dtype).unflatten(-2, (keys.shape[-3], -1))
 
-def by_head(
-    queries: Tensor,
-    keys: Tensor,
-    valid: Tensor | None,
-    log_sum_exp: Tensor | None,
-    exact: torch.dtype,
-) -> Tensor:
-    """Return the attention mass of each token, `[*batch, kv_heads, group, tokens]`."""
-    drawn = columns(queries, keys, valid, log_sum_exp=log_sum_exp, apart=True)
-    return drawn.to(exact).unflatten(-2, (keys.shape[-3], -1))
+    return observed(mass_by_head, queries, keys, window, kernel, pooling, valid, log_sum_exp)

@@ -47,7 +47,7 @@ def random_expander(
     for draw in range(DRAWS):
         graph = _draw_graph(tokens, channels, token_degree, seed, draw)
         # a biregular graph and its complement differ in the first singular value alone
-        if not certified or is_within(BipartiteGraph(graph.pairs, channels), bound):
+        if not certified or is_within(BipartiteGraph.of_pairs(graph.pairs, channels), bound):
             return Expander(graph.mask(channels), draw + 1)
     none_found(tokens, channels, token_degree)
 

@@ -7,10 +7,8 @@ import torch
 from torch import Tensor
 
 from optimized._dispatch import kernel_on_gpu
-from optimized.vector.attention import attention_drawn
+from optimized.vector.attention import mass_by_blocks
 from optimized.vector.retain import largest
-from optimized.vector.scorers.h2o import QUERIES
-from reference.attention import known_of
 from reference.contract import checks
 from reference.precision import widest
 
@@ -27,13 +25,8 @@ def attention_mass(
     tokens, count = keys.shape[-2], queries.shape[-2]
     exact = widest(queries, keys, log_sum_exp)
     mass = keys.new_zeros(*keys.shape[:-3], tokens, dtype=exact)
-    for start in range(0, count, QUERIES):
-        stop = min(count, start + QUERIES)
-        seen = tokens - count + stop if causal else tokens
-        log_sum = known_of(log_sum_exp, slice(start, stop))
-        new = queries[..., start:stop, :]
-        block = attention_drawn(new, keys[..., :seen, :], None, log_sum, exact, causal)
-        mass[..., :seen] += block.sum((-3, -2))
+    for seen, drawn in mass_by_blocks(queries, keys, None, log_sum_exp, exact, causal):
+        mass[..., :seen] += drawn.sum((-3, -2))
     checks.refuse_overflow("queries", mass)
     if normalize and causal:
         last = torch.arange(tokens, 0, -1, device=keys.device)

@@ -28,9 +28,9 @@ def pack_bits(codes: Tensor, bits: int) -> Tensor:
 def unpack_bits(words: Tensor, bits: int, length: int) -> Tensor:
     if 8 % bits == 0:  # no code crosses a byte
         stream = as_bytes(words)
-        stream = halves(stream, 4) if bits <= 4 else stream.clone()
-        stream = halves(stream, 2) if bits <= 2 else stream
-        stream = halves(stream, 1) if bits == 1 else stream
+        stream = stream.clone() if bits == 8 else stream
+        for width in (4, 2, 1):
+            stream = halves(stream, width) if bits <= width else stream
         return stream[..., :length]
     groups = -(-length // 8)
     places = bits * torch.arange(8, device=words.device)

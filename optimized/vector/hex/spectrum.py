@@ -23,25 +23,24 @@ DOUBT = 40 * math.log(2)
 class BipartiteGraph:
     """A bipartite graph as a sparse biadjacency matrix."""
 
-    def __init__(self, pairs: np.ndarray, channels: int):
+    def __init__(self, columns: np.ndarray, offsets: np.ndarray, shape: tuple[int, int]):
+        self.shape = shape
+        self.matrix = csr_array((np.ones(columns.size), columns, offsets), shape=shape)
+
+    @classmethod
+    def of_pairs(cls, pairs: np.ndarray, channels: int) -> "BipartiteGraph":
+        """Return the graph of the channels of each token."""
         tokens, degree = pairs.shape
-        offsets = np.arange(0, pairs.size + 1, max(degree, 1), dtype=np.int32)
-        offsets = offsets if degree else np.zeros(tokens + 1, np.int32)
-        ones = np.ones(pairs.size)
-        parts = (ones, pairs.reshape(-1).astype(np.int32), offsets)
-        self.shape = (tokens, channels)
-        self.matrix = csr_array(parts, shape=self.shape)
+        columns = pairs.reshape(-1).astype(np.int32)
+        return cls(columns, degree * np.arange(tokens + 1, dtype=np.int32), (tokens, channels))
 
     @classmethod
     def of(cls, mask: Tensor) -> "BipartiteGraph":
         """Return the graph of a mask."""
-        graph = cls.__new__(cls)
-        graph.shape = (mask.shape[0], mask.shape[1])
+        tokens, channels = mask.shape
         entries = places(mask.cpu()).numpy()
-        offsets = np.searchsorted(entries, mask.shape[1] * np.arange(mask.shape[0] + 1))
-        parts = np.ones(len(entries)), entries % max(1, mask.shape[1]), offsets
-        graph.matrix = csr_array(parts, shape=graph.shape)
-        return graph
+        offsets = np.searchsorted(entries, channels * np.arange(tokens + 1))
+        return cls(entries % max(1, channels), offsets, (tokens, channels))
 
     def wide(self) -> csr_array:
         """Return the matrix with the smaller side as rows."""

@@ -4,13 +4,9 @@ import torch
 from torch import Tensor
 
 from optimized._dispatch import kernel_on_gpu
-from optimized.vector.attention import attention_drawn
-from reference.attention import known_of
+from optimized.vector.attention import mass_by_blocks
 from reference.precision import widen, widest
 from reference.scorers.scored import Scored
-
-# queries at a time, so that the memory of weights does not grow with the number of queries
-QUERIES = 128
 
 
 @kernel_on_gpu
@@ -21,7 +17,6 @@ def h2o_mass(
     valid: Tensor | None,
     log_sum_exp: Tensor | None,
 ) -> Tensor:
-    tokens, count = keys.shape[-2], queries.shape[-2]
     exact = widest(queries, keys, log_sum_exp)
     total = keys.new_zeros(keys.shape[:-1], dtype=exact)
     if mass is not None:
@@ -29,14 +24,8 @@ def h2o_mass(
         total[..., : mass.shape[-1]] = mass
     if valid is not None:
         total.masked_fill_(~valid[..., None, :], 0)
-    for start in range(0, count, QUERIES):
-        stop = min(count, start + QUERIES)
-        seen = tokens - count + stop
-        real = None if valid is None else valid[..., :seen]
-        log_sum = known_of(log_sum_exp, slice(start, stop))
-        new = queries[..., start:stop, :]
-        block = attention_drawn(new, keys[..., :seen, :], real, log_sum, exact)
-        total[..., :seen] += block.sum(-2)
+    for seen, drawn in mass_by_blocks(queries, keys, valid, log_sum_exp, exact):
+        total[..., :seen] += drawn.sum(-2)
     return total
 
 

@@ -3,15 +3,12 @@
 import torch
 from torch import Tensor
 
-from optimized.vector.attention import attention_drawn
+from optimized.vector.attention import mass_by_blocks
 from optimized.vector.scorers._padding import protected_ends
 from reference.precision import widen, widest
 from reference.scorers._padding import valid_or_all
 from reference.scorers.kvzip import chunk_count
 from reference.scorers.scored import Scored
-
-# queries at a time, which bounds the memory of weights
-QUERIES = 128
 
 
 def kvzip_chunk(
@@ -58,17 +55,9 @@ def largest_weights(
     queries: Tensor, seen: Tensor, real: Tensor | None, exact: torch.dtype
 ) -> Tensor:
     """Return the largest weight of each key over the queries, which are the last of a repeat."""
-    count, keys = queries.shape[-2], seen.shape[-2]
     best = seen.new_zeros(seen.shape[:-1], dtype=exact)
-    for start in range(0, count, QUERIES):
-        stop = min(count, start + QUERIES)
-        heard = keys - count + stop
-        shown = None if real is None else real[..., :heard]
-        asking = queries[..., start:stop, :]
-        drawn = attention_drawn(
-            asking, seen[..., :heard, :], shown, None, exact, reduce=torch.amax
-        ).amax(-2)
-        best[..., :heard] = torch.maximum(best[..., :heard], drawn)
+    for stop, drawn in mass_by_blocks(queries, seen, real, None, exact, reduce=torch.amax):
+        best[..., :stop] = torch.maximum(best[..., :stop], drawn.amax(-2))
     return best
 
 

@@ -114,8 +114,8 @@ def test_a_row_holds_all_sides_of_an_operation_and_a_dry_run_is_never_shown(tmp_
     from optimized.bench import gpu_benchmarks
     from optimized.bench.operations import operations
 
-    (one,) = (one for one in operations(small=True) if one.name == "ragged_attention")
-    row = gpu_benchmarks.measured(torch.device("cpu"), one, 1e9)
+    (operation,) = (x for x in operations(small=True) if x.name == "ragged_attention")
+    row = gpu_benchmarks.measured(torch.device("cpu"), operation, 1e9)
     assert all(row[side]["us"] > 0 for side in ("kernel", "graph", "eager"))
     rivals = row["fp16"]["sides"]
     assert row["fp16"]["us"] == min(side["us"] for side in rivals.values() if "us" in side)
@@ -135,7 +135,7 @@ def test_the_page_lists_the_steps_in_the_order_of_measurement():
     pytest.importorskip("triton")
     from optimized.bench.operations import operations
 
-    steps = [one.step for one in operations(small=False)]
+    steps = [operation.step for operation in operations(small=False)]
     order = [step for step, before in zip(steps, ["", *steps], strict=False) if step != before]
     listed = PAGE.read_text().partition("come first:")[2].partition("A figure is")[0]
     assert re.findall(r"`(\w+)`: ", listed) == order

@@ -29,8 +29,8 @@ FAST = [path for part in ("vector", "kernels") for path in ROOT.glob(f"optimized
 FAST += [path for part in ("vector", "kernels") for path in ROOT.glob(f"optimized/{part}/[!_]*.py")]
 LOOPS = {
     "blocks, as many as a cache holds": """_covered _left _logits attention_drawn attention_mass
-        edges first_equal gains h2o_mass hubkv_refine largest_weights lowest_kept neighbours norms
-        outlier_mask overlap""",
+        edges first_equal gains h2o_mass hubkv_refine largest_weights lowest_kept mass_by_blocks
+        neighbours norms outlier_mask overlap""",
     "compressed spans, lengths of these, or what is stored of one": """StackedBlocks StackedCache
         attend gear_append gear_read gear_size hex_append hex_bytes hex_compress hex_decode joined
         kept_by kept_whole measure_sensitivity needs_gradients quantizer_bytes read_blocks restored
