@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
-import torch
 
 import reference
 from optimized import distributed
@@ -74,7 +73,7 @@ def test_a_default_is_the_same_in_the_settings_and_in_every_function(settings):
         if name in wanted
     }
     assert len(found) > len(wanted)
-    assert not {place: default for place, default in found.items() if default != wanted[place[1]]}
+    assert not {name: value for name, value in found.items() if value != wanted[name[1]]}
 
 
 @pytest.mark.parametrize("name", distributed.__all__)
@@ -87,17 +86,6 @@ def defaults(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the default of each parameter that has one."""
     parameters = signature(function).parameters.values()
     return {p.name: p.default for p in parameters if p.default is not Parameter.empty}
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_a_tensor_is_held_to_its_range(dtype):
-    scores, hubs = torch.zeros(4, dtype=dtype), torch.ones(4, dtype=torch.bool)
-    scores[:2] = torch.tensor([-0.0, torch.finfo(dtype).max], dtype=dtype)
-    reference.discount(scores, hubs)
-    for bad in (-torch.finfo(dtype).tiny, -1.0, -torch.inf, torch.inf, torch.nan, -torch.nan):
-        scores[2] = bad
-        with pytest.raises(ValueError, match=f"^scores must be finite and >= 0, got {scores[2]}$"):
-            reference.discount(scores, hubs)
 
 
 def test_the_public_signatures_are_those_on_file():
