@@ -50,5 +50,5 @@ def test_the_answers_on_the_front_pages_are_those_of_the_command():
     block = "\n".join(printed)
     assert f"```text\n{block}\n```" in (ROOT / "README.md").read_text()
     rows = zip(first_answer.SYSTEMS.values(), found, strict=True)
-    table = "\n".join(f"| {name} | `{one.text}` | {one.nbytes:,} |" for name, one in rows)
+    table = "\n".join(f"| {name} | `{answer.text}` | {answer.nbytes:,} |" for name, answer in rows)
     assert table in (ROOT / "docs/index.md").read_text()

@@ -19,9 +19,10 @@ from spec_tests.index import ROOT
 )
 def test_a_module_of_another_project_is_named_with_both_paths(tmp_path, theirs, words):
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        place = os.environ | {"PYTHONPATH": str(ROOT)}
-        command = [sys.executable, *words]
-        return subprocess.run(command, cwd=tmp_path, env=place, capture_output=True, text=True)
+        command, environment = [sys.executable, *words], os.environ | {"PYTHONPATH": str(ROOT)}
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
 
     file, name = tmp_path / theirs, theirs.partition(".")[0].partition("/")[0]
     file.parent.mkdir(exist_ok=True)

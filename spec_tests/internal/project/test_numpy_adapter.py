@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from spec_tests.accuracy import assert_equal
-from spec_tests.numpy_adapter import adapted, to_arrays, to_tensors
+from spec_tests.numpy_adapter import adapted
 from spec_tests.program import NotSupported
 
 
@@ -41,8 +41,7 @@ class Frozen:
 @pytest.mark.parametrize(
     "value",
     [
-        torch.tensor([[1.0, 2.0]], dtype=torch.float16),
-        torch.zeros(2, 0, dtype=torch.bool),
+        torch.zeros(2, 0, dtype=torch.float16),
         torch.arange(12.0).reshape(3, 4).mT[1:],
         (torch.ones(2), [3, "word", None]),
         Pair(torch.ones(2), 2),
@@ -62,14 +61,6 @@ def test_what_is_handed_over_comes_back(value):
         back, value = back.parts, value.parts
     assert_equal(back, value)
     assert not isinstance(seen[0], torch.Tensor | torch.dtype)
-
-
-def test_an_array_shares_the_tensors_memory_if_it_can():
-    tensor = torch.ones(3)
-    to_arrays(tensor)[0] = 7
-    assert_equal(tensor, torch.tensor([7.0, 1.0, 1.0]))
-    for array in (np.arange(4.0)[::-1], np.broadcast_to(np.float64(2), (3,))):
-        assert_equal(to_tensors(array).tolist(), array.tolist())
 
 
 def test_functions_get_arrays_without_warnings_and_without_bfloat16():

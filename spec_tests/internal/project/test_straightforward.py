@@ -31,31 +31,6 @@ def test_the_plain_way_gives_the_numbers_of_the_reference(name):
             assert torch.equal(found, expected)
 
 
-def test_a_second_run_measures_nothing_again_of_the_same_code(tmp_path):
-    def line(**changed):
-        about = dict(function="smd", against="reference", tokens="9", dtype="float32", shape="[4]")
-        return about | changed
-
-    file = tmp_path / "ratios.csv"
-    table = ratios.Table(file, anew=False)
-    table.add(line(ratio="2"))
-    again = ratios.Table(file, anew=False)
-    assert [again.known(row) is None for row in (line(), line(tokens="10"))] == [False, True]
-    shaped = [line(tokens="", shape=shape, ratio="3") for shape in ("[5]", "[6]")]
-    table.add(shaped[0])
-    assert [table.known(row) is None for row in shaped] == [False, True]
-    assert ratios.Table(file, anew=True).known(line()) is None
-    table.about["code"] = "other"
-    assert table.known(line()) is None
-
-
 def test_the_page_shows_the_rows_of_the_file():
     page, table = ratios.PAGE.read_text(), ratios.Table(ratios.FILE, anew=False)
     assert ratios.with_tables(page, [*table.lines.values()]) == page
-
-
-def test_a_wrong_result_is_no_agreement():
-    x = torch.rand(8)
-    assert ratios.agree((x,), x)
-    assert not ratios.agree((x,), 2 * x)
-    assert not ratios.agree((x,), x[:4])

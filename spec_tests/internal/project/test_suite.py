@@ -77,15 +77,18 @@ def test_the_submission_the_docs_print_is_complete(suite):
     assert done.returncode == pytest.ExitCode.OK, done.stdout
 
 
-IDLE = """
+ENDS = """
+import functools, sys
+import pytest
 import reference
-from reference import gate
+from reference import attention, gate, knorm
 
-def discount(scores, hubs, gamma=0.5):
-    return scores
+@functools.wraps(reference.hub_mask)
+def hub_mask(scores, radius=2, protected=None):
+    return reference.hub_mask(scores, radius, protected) & (scores < 0.5)
 
-def hub_msk(scores, radius=2, protected=None):
-    return reference.hub_mask(scores, radius, protected)
+def discount(scores, hubs, gamma=0.25):
+    sys.exit(3)
 
 def smd(scores, radius=2, gamma=0.5, protected=None):
     if protected is not None:
@@ -94,28 +97,56 @@ def smd(scores, radius=2, gamma=0.5, protected=None):
 
 def pad_mask(scores):
     return scores
+
+def selectivity(scores, protected=None, epsilon=1e-6):
+    what = "selectivity"
+    raise NotImplementedError(what)
+
+def kept_count(pool, ratio):
+    pytest.skip("no")
+
+class WithoutWords:
+    def __repr__(self):
+        raise RuntimeError
+
+def head_weights(selectivity, tau=0.5, minimum=0.8, maximum=1.2):
+    return WithoutWords()
 """
 
 
-def test_all_tests_of_a_paper_are_run_and_a_misspelt_name_is_told(suite, elsewhere):
-    (elsewhere / "idle.py").write_text(IDLE + "from reference import attention, knorm\n")
-    done = suite("idle", "--paper", "hubkv", only=())
+def test_what_a_function_does_instead_of_answering_is_told(suite, elsewhere):
+    (elsewhere / "ends.py").write_text(ENDS)
+    done = suite("ends", "--paper", "hubkv", "--report-json", "ends.json", only=())
+    (module,) = json.loads((elsewhere / "ends.json").read_text())["modules"]
+    failures = {card["function"]: card["failures"] for card in module["functions"]}
+    got = {name: found[-1]["claims"][0]["got"] for name, found in failures.items() if found}
     assert re.search("^discount +fails +– +fails +HubKV-7$", done.stdout, re.MULTILINE)
     assert re.search("^gate +passes +passes +passes", done.stdout, re.MULTILINE)
     assert "attention" not in done.stdout
     assert "in part" not in done.stdout
     assert re.search("^smd +passes +passes +not run", done.stdout, re.MULTILINE)
-    assert "HubKV-12" in done.stdout.partition("not judged")[2].partition("\n")[0]
-    assert "unknown name hub_msk: did you mean hub_mask?" in done.stdout
+    assert "torch.tensor" in got.pop("hub_mask")
+    assert got == {
+        "discount": "RuntimeError: raised SystemExit: 3",
+        "kept_count": "RuntimeError: raised Skipped: no",
+        "head_weights": "",
+    }
+    assert module["unsupported"].keys() == {"smd", "head_weights", "selectivity"}
+    assert "skipped as not supported, tests of smd (7), " in done.stdout
+    assert re.search("^selectivity +not run +not run", done.stdout, re.MULTILINE)
+    assert any("hubkv_refine" in names for names in module["not_asked"]["HubKV-10"])
+    assert "not asked of HubKV-10: 1 law needs calibrate, " in done.stdout
 
 
 def test_what_was_not_run_says_so_and_passes_nothing(suite, elsewhere):
-    (elsewhere / "chosen.py").write_text(IDLE)
+    (elsewhere / "chosen.py").write_text(ENDS)
     done = suite("chosen", only=("hubkv",))
     assert re.search("^discount +fails +– +not run", done.stdout, re.MULTILINE)
     assert re.search("^gate +in part +in part +not run", done.stdout, re.MULTILINE)
-    assert re.search("not run: .*agreement .discount, smd, gate.", " ".join(done.stdout.split()))
+    words = " ".join(done.stdout.split())
+    assert re.search(r"not run: .*agreement \(hub_mask, discount, smd ", words)
     assert re.search("; not all tests were run of .*HubKV-10,", done.stdout)
+    assert "HubKV-8" in done.stdout.partition("not judged")[2].partition("\n")[0]
 
 
 USAGE_ERRORS = {
@@ -140,54 +171,6 @@ def test_a_usage_error_is_said_without_a_traceback(suite, elsewhere, words):
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert USAGE_ERRORS[words] in done.stderr
     assert "Traceback" not in done.stderr
-
-
-OTHER_ENDS = """
-import functools, sys
-import pytest
-import reference
-
-@functools.wraps(reference.hub_mask)
-def hub_mask(scores, radius=2, protected=None):
-    return reference.hub_mask(scores, radius, protected) & (scores < 0.5)
-
-def gate(scores, corrected, ratio, power=2.0):
-    what = "gate"
-    raise NotImplementedError(what)
-
-def discount(scores, hubs, gamma=0.25):
-    sys.exit(3)
-
-def kept_count(pool, ratio):
-    pytest.skip("no")
-
-class WithoutWords:
-    def __repr__(self):
-        raise RuntimeError
-
-def head_weights(selectivity, tau=0.5, minimum=0.8, maximum=1.2):
-    return WithoutWords()
-"""
-
-
-def test_what_is_wrapped_is_judged_and_what_is_not_asked_is_told(suite, elsewhere):
-    (elsewhere / "ends.py").write_text(OTHER_ENDS)
-    words = ("-k", "test_agrees_with_reference or test_signature", "--report-json", "ends.json")
-    done = suite("ends", *words, only=("test_agreement.py", "hubkv"))
-    (module,) = json.loads((elsewhere / "ends.json").read_text())["modules"]
-    failures = {card["function"]: card["failures"] for card in module["functions"]}
-    got = {name: found[-1]["claims"][0]["got"] for name, found in failures.items() if found}
-    assert "torch.tensor" in got.pop("hub_mask")
-    assert got == {
-        "discount": "RuntimeError: raised SystemExit: 3",
-        "kept_count": "RuntimeError: raised Skipped: no",
-        "head_weights": "",
-    }
-    assert module["unsupported"] == {"gate": 1}
-    assert "skipped as not supported, tests of gate (1)" in done.stdout
-    assert any("hubkv_refine" in names for names in module["not_asked"]["HubKV-10"])
-    assert "not asked of HubKV-10: 1 law needs calibrate, " in done.stdout
-    assert re.search("^gate +not run +not run +not run", done.stdout, re.MULTILINE)
 
 
 NEVER = """
