@@ -210,8 +210,8 @@ def relative_difference(actual: Tensor, expected: Tensor) -> float:
 def is_our_refusal(error: Exception) -> bool:
     """Return whether an error comes from a check of this package."""
     file = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
-    here = any((ROOT / part) in file.parents for part in ("optimized", "reference"))
-    return isinstance(error, ValueError | TypeError) and here and " must " in str(error)
+    is_ours = any((ROOT / part) in file.parents for part in ("optimized", "reference"))
+    return isinstance(error, ValueError | TypeError) and is_ours and " must " in str(error)
 
 
 def eviction_error(stock, model, ragged: bool) -> float:
@@ -227,13 +227,13 @@ def eviction_error(stock, model, ragged: bool) -> float:
             continue
         keys = layer.keys
         assert keys is not None
-        there = mask[:, None, :TOKENS].bool().expand(-1, keys.shape[1], -1)
+        visible = mask[:, None, :TOKENS].bool().expand(-1, keys.shape[1], -1)
         if isinstance(layer, EvictionLayer):
-            chance = torch.rand(there.shape, generator=draw) * there
+            chance = torch.rand(visible.shape, generator=draw) * visible
             least = 0.5 if ragged else chance.sort().values[..., -KEPT, None]
-            there = chance >= least
-            kept.append(there)
-        pasts[index] = VisibleEntries(there)
+            visible = chance >= least
+            kept.append(visible)
+        pasts[index] = VisibleEntries(visible)
     prompt.cache.evict(kept)
     ours = logits_after(model, prompt.cache, ids, mask, QUESTION)
     last = VisibleEntries(kept[-1])  # layers without keys of their own attend to these
@@ -342,7 +342,7 @@ REASONS = {
 
 def reason(sentence: str) -> str:
     """Return the page's wording of the reason in a message."""
-    return next(said for part, said in REASONS.items() if part in sentence)
+    return next(wording for part, wording in REASONS.items() if part in sentence)
 
 
 def summary(verdict: dict[str, str]) -> str:
@@ -365,11 +365,11 @@ def page_section(table: dict) -> str:
     for kind, verdict in table["verdicts"].items():
         groups.setdefault(summary(verdict), []).append(kind)
     rows = sorted(groups.items(), key=lambda row: (row[0] != RIGHT, -len(row[1])))
-    said = "\n".join(
+    lines = "\n".join(
         f"| {why} | {len(kinds)} | {', '.join(f'`{kind}`' for kind in sorted(kinds))} |"
         for why, kinds in rows
     )
-    return f"transformers {table['transformers']}:\n\n| | | model types |\n|---|---|---|\n{said}\n"
+    return f"transformers {table['transformers']}:\n\n| | | model types |\n|---|---|---|\n{lines}\n"
 
 
 def page(text: str, part: str) -> str:
