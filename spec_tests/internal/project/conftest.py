@@ -4,10 +4,10 @@ import doctest
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from subprocess import PIPE, CompletedProcess, Popen
+from typing import Any
 
 import pytest
 
@@ -33,14 +33,6 @@ misspelt = SimpleNamespace(hub_msk=every_token)
 """
 
 
-class Ended(NamedTuple):
-    """The exit status and output of a run of the suite."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
 @pytest.fixture(scope="session")
 def node():
     """The path of the node that pip installs."""
@@ -63,12 +55,13 @@ def suite(elsewhere):
     """Return a function that runs the suite from another folder, in one process for all runs."""
     command = [sys.executable, "-m", "spec_tests.internal.project.suite_worker"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    pipes: dict[str, Any] = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    with subprocess.Popen(command, cwd=elsewhere, env=environment, **pipes) as runs:
+    pipes: dict[str, Any] = dict(stdin=PIPE, stdout=PIPE, text=True)
+    with Popen(command, cwd=elsewhere, env=environment, **pipes) as runs:
         assert runs.stdin
         assert runs.stdout
+        answers = iter(runs.stdout)
 
-        def run(*words: str, only=("hubkv",), xfails: str = "") -> Ended:
+        def run(*words: str, only=("hubkv",), xfails: str = "") -> CompletedProcess[str]:
             (elsewhere / "xfails.txt").write_text(xfails)
             # collecting tests that are not run would take most of the time
             others = (path for path in HERE.iterdir() if only and path.name not in only)
@@ -76,7 +69,7 @@ def suite(elsewhere):
             words += tuple(f"--ignore={path}" for path in tests)
             words += ("--xfails", "xfails.txt") if xfails else ()
             print(json.dumps(words), file=runs.stdin, flush=True)
-            return Ended(*json.loads(runs.stdout.readline()))
+            return CompletedProcess(words, *json.loads(next(answers)))
 
         yield run
         runs.stdin.close()

@@ -62,7 +62,7 @@ def silent_changes(now: dict[str, str], before: dict[str, Published], changelog:
 def record() -> None:
     """Add a line for each vector that no version has published."""
     version, before = suite_version(), published()
-    new = {path: Published(version, of) for path, of in digests().items() if path not in before}
+    new = {path: Published(version, now) for path, now in digests().items() if path not in before}
     lines = (f"{version} {digest} {path}\n" for path, (version, digest) in (before | new).items())
     write_atomically(FILE, "".join(lines))
     print(f"{len(new)} new vectors, {len(before)} published before")

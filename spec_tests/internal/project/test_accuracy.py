@@ -72,22 +72,15 @@ def test_half_precision_is_rounded_once():
         assert_close(two_off + (two_off - beside), 1 / 3, scale=0.0)
 
 
-def test_noise_moves_what_rounds_by_one_unit_and_leaves_copies_counts_ties_and_exact_sums():
-    x, grid = drawn(torch.float32, 1000).abs() + 1, torch.arange(12.0) / 16
+def test_noise_moves_what_rounds_by_one_unit_and_equal_results_alike():
+    """`spec_tests.variants` checks that it leaves copies, counts, ties and exact sums alone."""
+    x = drawn(torch.float32, 1000).abs() + 1
     with Noise(1):
         thirds, again = x / 3, x.clone() / 3
-        assert torch.equal(grid.sum(), torch.tensor(66 / 16))
-        assert torch.equal(grid * 0.5, grid / 2)
-        assert torch.equal(grid - grid, torch.zeros(12))
-        assert torch.equal((grid > 0.5).float().sum(), torch.tensor(3.0))
-        assert torch.equal(torch.where(grid > 0, grid, 1), torch.cat([torch.ones(1), grid[1:]]))
-        shifted = x.clone()
-        shifted += 1 / 3
     moved = (thirds - x / 3).abs() / (x / 3)
     assert torch.equal(thirds, again)
     assert (moved <= torch.finfo(x.dtype).eps).all()
     assert (moved > 0).float().mean() > 0.9
-    assert not torch.equal(shifted, x + 1 / 3)
 
 
 def test_infinite_results_are_equal():

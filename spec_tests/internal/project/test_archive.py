@@ -76,8 +76,12 @@ def test_vectors_and_traces_are_of_the_form_that_the_schema_says(archived):
 
 def test_a_vector_says_what_its_inputs_are_in_words_that_a_page_explains(found, archived):
     for vector in archived:
-        if vector["level"] != "errors":
-            name, flags = vector["function"], flags_of(vector["function"], read(vector["inputs"]))
+        name, inputs = vector["function"], read(vector["inputs"])
+        if vector["level"] == "errors":
+            with pytest.raises(dict(value=ValueError, type=TypeError)[vector["expected"]["error"]]):
+                getattr(reference, name)(**inputs)
+        else:
+            flags = flags_of(name, inputs)
             described = vector["flags"], vector["level"], vector["reading"]
             assert described == (flags, level_of(flags), readings_of(name)), vector["id"]
     headings = re.findall(r"^## (.*)$", (ROOT / "docs/flags.md").read_text(), re.MULTILINE)

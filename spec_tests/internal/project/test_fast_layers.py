@@ -8,8 +8,7 @@ import sys
 from collections.abc import Iterable
 from inspect import isfunction, unwrap
 from pathlib import Path
-from subprocess import check_output
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any, assert_type
 
 import pytest
@@ -22,6 +21,8 @@ from optimized import kernels, vector
 from optimized._dispatch import dispatch, modules
 from optimized.vector.graphkv.decay import multiply_at
 from optimized.vector.graphkv.graph import sum_of_bits
+from spec_tests.internal.project.run_python import run_python
+from spec_tests.report.blame import names_read
 
 ROOT = Path(optimized.__file__).parents[1]
 
@@ -36,14 +37,8 @@ def reached(functions: Iterable[Any]) -> set[FunctionType]:
             continue
         if home.startswith(("reference.", "optimized.vector.")):
             found.add(function)
-            waiting += [function.__globals__.get(name) for name in looked_up(function.__code__)]
+            waiting += [function.__globals__.get(name) for name in names_read(function)]
     return found
-
-
-def looked_up(code: CodeType) -> set[str]:
-    """Return the global names that code looks up, including those of inner functions."""
-    inner = [part for part in code.co_consts if isinstance(part, CodeType)]
-    return set(code.co_names).union(*map(looked_up, inner))
 
 
 BODIES = reached(getattr(vector, name) for name in vector.__all__)
@@ -70,52 +65,34 @@ def test_a_body_that_has_a_kernel_runs_it_within_other_bodies():
     assert inner == set(kernels.__all__) or not kernels.__all__, "decorate it with kernel_on_gpu"
 
 
-@pytest.mark.parametrize("package", ["models", "vector", "kernels"])
-def test_what_is_shipped_for_others_imports_nothing_of_the_command(package):
-    found = {
-        name
-        for path in ROOT.glob(f"optimized/{package}/**/*.py")
-        for name in imported(ast.walk(ast.parse(path.read_text())))
-        if re.match(r"(spec_tests|docs|optimized\.(study|tiny|bench|counts))\b", name)
+def imports_of(folder: str) -> set[str]:
+    """Return the full names that the files of a folder import."""
+    trees = (ast.parse(path.read_text()) for path in ROOT.glob(f"{folder}/**/*.py"))
+    return {
+        f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
+        for node in (node for tree in trees for node in ast.walk(tree))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
     }
-    assert found == set()
 
 
-def test_no_module_is_imported_by_what_it_imports():
-    files = [path for name in ("reference", "optimized") for path in ROOT.glob(f"{name}/**/*.py")]
-    path_of = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in files}
-    needed = {
-        module: {
-            part
-            for name in imported(ast.parse(path.read_text()).body)
-            for part in (name, name.rpartition(".")[0])
-        }
-        & path_of.keys()
-        for module, path in path_of.items()
-    }
-    while free := {module for module, imports in needed.items() if not imports & needed.keys()}:
-        needed = {module: imports for module, imports in needed.items() if module not in free}
-    assert not needed
+@pytest.mark.parametrize(
+    ("folder", "above"),
+    [
+        ("optimized", r"spec_tests|docs"),
+        ("optimized/models", r"optimized\.(study|tiny|bench|counts)"),
+        ("optimized/vector", r"optimized\.(study|tiny|bench|counts)"),
+        ("optimized/kernels", r"optimized\.(study|tiny|bench|counts)"),
+    ],
+)
+def test_no_arrow_runs_up(folder, above):
+    assert not {name for name in imports_of(folder) if re.match(rf"({above})\b", name)}
 
 
 def test_the_reference_imports_nothing_of_other_layers():
-    names = {
-        name.partition(".")[0]
-        for path in ROOT.glob("reference/**/*.py")
-        for name in imported(ast.walk(ast.parse(path.read_text())))
-    }
     allowed = {"torch", "numpy", "scipy", "jaxtyping", "annotated_types", "reference"}
+    names = {name.partition(".")[0] for name in imports_of("reference")}
     assert names <= allowed | sys.stdlib_module_names
-
-
-def imported(nodes: Iterable[ast.AST]) -> list[str]:
-    """Return the full names that statements import."""
-    return [
-        f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
-        for node in nodes
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for alias in node.names
-    ]
 
 
 @pytest.mark.parametrize("layer", [vector, kernels])
@@ -136,7 +113,7 @@ def test_a_row_with_another_default_is_refused_at_import():
 
 def test_without_a_gpu_no_kernel_is_imported():
     code = "import sys, torch, optimized; optimized.smd(torch.ones(3)); print(*sys.modules)"
-    found = check_output([sys.executable, "-c", code], text=True).split()
+    found = run_python("-c", code).stdout.split()
     assert "optimized.vector" in found
     assert "optimized.kernels" not in found
 

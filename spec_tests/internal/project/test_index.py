@@ -89,18 +89,17 @@ def test_a_reference_file_has_a_page_and_laws_of_its_name(file):
     assert marks, "no law carries a `spec` mark"
 
 
-def test_every_reading_is_explained_in_the_errata():
-    docs = [getdoc(getattr(reference, name)) or "" for name in reference.__all__]
-    assert set(ERRATUM.findall(" ".join(d.partition("Reading:")[2] for d in docs))) <= set(errata())
-
-
-def test_every_erratum_is_told_once_and_has_a_link_and_a_weight():
-    assert len(errata()) == len(set(errata()))
+def test_every_reading_is_an_erratum_that_is_explained_once_with_a_link_and_a_weight():
+    errata = list[str]()
     for path in sorted((DOCS / "errata").glob("*.md")):
         for heading in re.findall(r"^### .*$", path.read_text(), re.MULTILINE):
             ids = re.findall(r"\{ #(E-[A-Z]\d+) \.(?:numbers|convention|print) \}$", heading)
             assert ids, f"{path.name}: `{heading}` ends with no {{ #id .weight }}"
-            assert set(ids) <= set(ERRATUM.findall(heading)), heading
+            errata += dict.fromkeys(ERRATUM.findall(heading))
+            assert set(ids) <= {*errata}, heading
+    assert len(errata) == len(set(errata))
+    docs = [getdoc(getattr(reference, name)) or "" for name in reference.__all__]
+    assert set(ERRATUM.findall(" ".join(d.partition("Reading:")[2] for d in docs))) <= {*errata}
 
 
 def test_the_glossary_gives_a_function_no_argument_that_it_lacks():
@@ -110,10 +109,3 @@ def test_the_glossary_gives_a_function_no_argument_that_it_lacks():
         parameters = {name for owner in owners for name in signature(owner).parameters}
         named = set(re.findall(r"(?<!\[)`(\w+)`", cell))
         assert not owners or named <= parameters, cell
-
-
-def errata() -> list[str]:
-    """Return the erratum ids in the headings of the errata pages, once for each heading."""
-    text = "\n".join(path.read_text() for path in sorted((DOCS / "errata").glob("*.md")))
-    headings = re.findall(r"^### .*$", text, re.MULTILINE)
-    return [i for heading in headings for i in dict.fromkeys(ERRATUM.findall(heading))]

@@ -1,28 +1,20 @@
 """The table of implementations and equations agrees with the reports."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
-from spec_tests.index import ROOT
+from spec_tests.internal.project.run_python import run_python
 from spec_tests.matrix import read_columns
 from spec_tests.report.report_data import FORMAT
 
 
 def report(**modules) -> str:
     """Return a report: of each module, the verdicts on equations at the three levels."""
-    levels = ("values", "edges", "errors")
-    entries = [
-        {
-            "module": module,
-            "equations": {
-                spec: dict(zip(levels, verdicts, strict=True)) for spec, verdicts in said.items()
-            },
-        }
-        for module, said in modules.items()
-    ]
+    levels, entries = ("values", "edges", "errors"), []
+    for module, equations in modules.items():
+        verdicts = {spec: dict(zip(levels, x, strict=True)) for spec, x in equations.items()}
+        entries.append({"module": module, "equations": verdicts})
     return json.dumps({"format": FORMAT, "modules": entries})
 
 
@@ -42,29 +34,23 @@ TABLE = [
     ["**HEX**", "", "", "1 of 1"],
     ["HEX-3.4a", "", "", "passes"],
 ]
-NO_REPORTS = {
-    "[" * 100000: "json must be a report of --report-json, ",
-    "[]": "json must be a report of --report-json, ",
-    '{"format": 1}': "json must be a report of --report-json, ",
-    '{"format": 2, "modules": [{}]}': "json must be a report of --report-json, ",
+NO_REPORTS = dict.fromkeys(
+    ["[" * 100000, "[]", '{"format": 2, "modules": [{}]}'], "must be a report of --report-json, "
+) | {
     report(one={"HubKV-999": PASSES}): "are unknown here: HubKV-999",
 }
 
 
 def test_a_cell_is_the_first_verdict_that_is_not_passes_and_columns_have_different_names(tmp_path):
-    def run(*words):
-        command = [sys.executable, "-m", "spec_tests.matrix", *words]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-
     for name, text in REPORTS.items():
         (tmp_path / name).write_text(text)
     modules, program = (str(tmp_path / name) for name in REPORTS)
-    done = run(modules, f"in C={program}")
+    done = run_python("-m", "spec_tests.matrix", modules, f"in C={program}")
     assert done.returncode == 0, done.stderr
     rows = [line.strip("|").split("|") for line in done.stdout.splitlines()]
     cells = [[cell.strip() for cell in row] for row in rows]
     assert [[row[0], *row[2:]] for row in cells[:1] + cells[2:]] == TABLE
-    done = run(program, program)
+    done = run_python("-m", "spec_tests.matrix", program, program)
     assert done.returncode == 2
     assert "columns must have different names, got 'program' twice" in done.stderr
 

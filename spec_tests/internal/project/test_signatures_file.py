@@ -23,28 +23,25 @@ GOLDEN = Path(__file__).parent / "signatures.txt"
 def lines(name: str) -> Iterator[str]:
     """Yield a public name, its parameters or fields with ranges and defaults, and its rules."""
     public = unwrap(getattr(reference, name))
-    hints = get_type_hints(public.__init__ if plain_class(public) else public, include_extras=True)
-    yield f"{name}{' (class)' * isinstance(public, type)}"
+    is_class = isinstance(public, type)
+    plain = is_class and not hasattr(public, "_fields")  # no named tuple
+    hints = get_type_hints(public.__init__ if plain else public, include_extras=True)
+    yield f"{name}{' (class)' * is_class}"
     for field, parameter in signature(public).parameters.items():
         star = "*" if parameter.kind == Parameter.KEYWORD_ONLY else ""
         default = getattr(parameter.default, "__name__", repr(parameter.default))
         optional = "" if parameter.default is Parameter.empty else f" = {default}"
-        yield f"    {star}{field}: {said(hints[field])}{optional}"
-    if "return" in hints and not isinstance(public, type):
-        yield f"    -> {said(hints['return'])}"
+        yield f"    {star}{field}: {wording(hints[field])}{optional}"
+    if "return" in hints and not is_class:
+        yield f"    -> {wording(hints['return'])}"
     if rules := vars(public).get("rules"):
         yield f"    requires {', '.join(rule.__name__ for rule in rules)}"
 
 
-def plain_class(public: Any) -> bool:
-    """Whether a public name is a class but not a named tuple."""
-    return isinstance(public, type) and not hasattr(public, "_fields")
-
-
-def said(hint: Any) -> str:
+def wording(hint: Any) -> str:
     """Return an annotation in the words of error messages, or as Python prints it."""
     if get_origin(hint) is tuple and ... not in get_args(hint):
-        return ", ".join(map(said, get_args(hint)))
+        return ", ".join(map(wording, get_args(hint)))
     return admits(hint)
 
 
@@ -105,8 +102,8 @@ def test_a_docstring_says_the_rules_of_its_function_once_for_each_kind_of_error(
         kinds = re.findall(r"(?m)^    (\w+): ", raises)
         assert len(kinds) == len(set(kinds)) > 0, name
         for rule in vars(unwrap(public)).get("rules", ()):
-            said = (rule.__doc__ or "").partition("\n")[0].removeprefix("Refuse ").rstrip(".")
-            assert said in " ".join(raises.split()), name
+            sentence = (rule.__doc__ or "").partition("\n")[0].removeprefix("Refuse ").rstrip(".")
+            assert sentence in " ".join(raises.split()), name
 
 
 if __name__ == "__main__":
