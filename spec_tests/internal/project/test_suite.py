@@ -10,7 +10,7 @@ import torch
 
 import reference
 from spec_tests.implementation import move_to_device
-from spec_tests.index import HERE
+from spec_tests.index import HERE, ROOT
 from spec_tests.inputs import INPUTS, REFUSALS
 from spec_tests.internal.project.run_python import run_python
 
@@ -94,7 +94,7 @@ def smd(scores, radius=2, gamma=0.5, protected=None):
 def pad_mask(scores):
     return scores
 
-def calibrate(scores, settings):  # a stub is missing, and no law asks it
+def calibrate(scores, settings):  # a stub counts as missing
     ...
 
 def selectivity(scores, protected=None, epsilon=1e-6):
@@ -297,3 +297,24 @@ def test_own_records_pass_unless_they_have_another_default(suite, elsewhere):
     (elsewhere / "own_default.py").write_text(OWN.replace("object, default)", "object, 7)"))
     done = suite("own_default", "-k", "test_a_record and HubSettings", only=GENERIC[:1])
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
+
+
+SHADOWS = {
+    "reference.py": ("-m", "spec_tests", "--help"),
+    "optimized/__init__.py": ("-m", "spec_tests", "--help"),
+    "reference/__init__.py": ("-c", "import optimized"),
+}
+
+
+@pytest.mark.parametrize("path", SHADOWS)
+def test_a_module_of_another_project_is_named_with_both_paths(tmp_path, path):
+    file, name = tmp_path / path, path.partition(".")[0].partition("/")[0]
+    file.parent.mkdir(exist_ok=True)
+    done = run_python("-c", "import optimized", folder=tmp_path)
+    assert done.returncode == 0  # a folder without code hides nothing
+    file.write_text("raise RuntimeError('must not be imported')")
+    done = run_python(*SHADOWS[path], folder=tmp_path)
+    (*_, last) = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert f"`{name}` is {file.resolve()}, not {ROOT / name} of kvspec" in last
+    assert "`python -P`" in last
