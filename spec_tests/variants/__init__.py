@@ -17,7 +17,6 @@ from spec_tests.variants.registry import (
     forward,
     in_double,
     reference_with,
-    reference_wrapped,
     reseed,
     with_rounding_noise,
 )
@@ -25,8 +24,9 @@ from spec_tests.variants.registry import (
 FILES = modules("**/variants.py")
 # `changed` names the functions that are tested
 values, edges = (
-    reference_with(variants, changed=frozenset(variants)) for variants in VARIANTS.values()
+    reference_with(lambda body: body, **variants, changed=frozenset(variants))
+    for variants in VARIANTS.values()
 )
-renamed, double = reference_wrapped(forward), reference_wrapped(in_double)
-noisy_1, noisy_2, noisy_3 = (reference_wrapped(with_rounding_noise(seed)) for seed in (1, -1, 2))
-elsewhere = reference_wrapped(reseed, MaskStore=ReseededStore, changed=frozenset(DRAWN))
+renamed, double = reference_with(forward), reference_with(in_double)
+noisy_1, noisy_2, noisy_3 = (reference_with(with_rounding_noise(seed)) for seed in (1, -1, 2))
+elsewhere = reference_with(reseed, MaskStore=ReseededStore, changed=frozenset(DRAWN))

@@ -39,17 +39,11 @@ def register_variant(name: str, level: Level = "edges") -> Callable[[Function], 
     return register
 
 
-def reference_with(variants: dict[str, Any], **more: Any) -> SimpleNamespace:
-    """Return the reference as a module in which some names are replaced or added."""
-    public = {name: getattr(reference, name) for name in reference.__all__}
-    return SimpleNamespace(**public | variants | more)
-
-
-def reference_wrapped(change: Callable[[Function], Function], **more: Any) -> SimpleNamespace:
-    """Return the reference as a module with each function changed, and some names replaced."""
+def reference_with(change: Callable[[Function], Function], **names: Any) -> SimpleNamespace:
+    """Return the reference as a module with each function changed, and other names added."""
     public = {name: getattr(reference, name) for name in reference.__all__}
     functions = {name: change(x) for name, x in public.items() if not isinstance(x, type)}
-    return reference_with(functions, **more)
+    return SimpleNamespace(**public | functions | names)
 
 
 def forward(function: Function) -> Function:
