@@ -10,19 +10,23 @@ rounded differently, computed in float64, and with other random streams. `python
 spec_tests.variants` runs them all.
 """
 
-from spec_tests.inputs import modules
+from spec_tests.inputs import DRAWN, modules
 from spec_tests.variants.registry import (
-    ReferenceWithVariants,
-    ReseededReference,
-    WrappedReference,
+    VARIANTS,
+    ReseededStore,
     forward,
     in_double,
+    reference_with,
+    reseed,
     with_rounding_noise,
 )
 
 FILES = modules("**/variants.py")
-values, edges = ReferenceWithVariants("values"), ReferenceWithVariants("edges")
-renamed = WrappedReference(forward)
-noisy_1, noisy_2, noisy_3 = (WrappedReference(with_rounding_noise(seed)) for seed in (1, -1, 2))
-double = WrappedReference(in_double)
-elsewhere = ReseededReference()
+# `changed` names the functions that are tested
+values, edges = (
+    reference_with(lambda body: body, **variants, changed=frozenset(variants))
+    for variants in VARIANTS.values()
+)
+renamed, double = reference_with(forward), reference_with(in_double)
+noisy_1, noisy_2, noisy_3 = (reference_with(with_rounding_noise(seed)) for seed in (1, -1, 2))
+elsewhere = reference_with(reseed, MaskStore=ReseededStore, changed=frozenset(DRAWN))

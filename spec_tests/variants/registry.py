@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import wraps
 from inspect import unwrap
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 from unittest.mock import patch
 
@@ -13,7 +13,6 @@ from torch import Tensor
 
 import reference
 from reference.hex import expander
-from spec_tests.inputs import DRAWN
 from spec_tests.report.calls import mapped
 from spec_tests.rounding_noise import Noise
 
@@ -40,55 +39,16 @@ def register_variant(name: str, level: Level = "edges") -> Callable[[Function], 
     return register
 
 
-class ReferenceWithVariants:
-    """A module with the variants of a level, else the reference's functions.
-
-    `changed` names the functions that are tested.
-    """
-
-    def __init__(self, level: Level):
-        self.chosen = VARIANTS[level]
-
-    @property
-    def changed(self) -> frozenset[str]:
-        """The functions that are not the reference's."""
-        return frozenset(self.chosen)
-
-    def __dir__(self) -> list[str]:
-        return reference.__all__
-
-    def __getattr__(self, name: str) -> Any:
-        """Return a variant of a public function, or the reference's."""
-        if name not in reference.__all__:
-            raise AttributeError(name)
-        return self.chosen.get(name) or getattr(reference, name)
-
-
-class WrappedReference:
-    """The reference with every function wrapped."""
-
-    def __init__(self, wrap: Callable[[Function], Function]):
-        self.wrap = wrap
-
-    def __dir__(self) -> list[str]:
-        return reference.__all__
-
-    def __getattr__(self, name: str) -> Any:
-        """Return a public function, wrapped, or a class as it is."""
-        if name not in reference.__all__:
-            raise AttributeError(name)
-        found = getattr(reference, name)
-        return found if isinstance(found, type) else self.wrap(found)
+def reference_with(change: Callable[[Function], Function], **names: Any) -> SimpleNamespace:
+    """Return the reference as a module with each function changed, and other names added."""
+    public = {name: getattr(reference, name) for name in reference.__all__}
+    functions = {name: change(x) for name, x in public.items() if not isinstance(x, type)}
+    return SimpleNamespace(**public | functions | names)
 
 
 def forward(function: Function) -> Function:
     """Return a function that only calls another, so that it is not the reference's own object."""
-
-    @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-    return call
+    return wraps(function)(lambda *args, **kwargs: function(*args, **kwargs))
 
 
 def with_rounding_noise(seed: int) -> Callable[[Function], Function]:
@@ -132,26 +92,8 @@ masks_elsewhere = reseed(reference.expander_mask)
 class ReseededStore(reference.MaskStore):
     """The mask store, with masks of other random streams."""
 
-    def __init__(
-        self,
-        directory: str | Path | None = None,
-        capacity: int = 8,
-        generate: Function = masks_elsewhere,
-    ):
+    def __init__(self, directory: Any = None, capacity: int = 8, generate: Any = masks_elsewhere):
         super().__init__(directory, capacity, generate)
-
-
-class ReseededReference(WrappedReference):
-    """The reference on other random streams, tested on the functions that use them."""
-
-    changed = frozenset(DRAWN)
-
-    def __init__(self) -> None:
-        super().__init__(reseed)
-
-    def __getattr__(self, name: str) -> Any:
-        """Return a public function, or the mask store, on another random stream."""
-        return ReseededStore if name == "MaskStore" else super().__getattr__(name)
 
 
 def in_double(function: Function) -> Function:

@@ -6,7 +6,7 @@ first wrong one is the mistake. The tolerance of a step holds the rounding of al
 """
 
 import json
-from collections.abc import Callable
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,180 +25,157 @@ FILE = Path(__file__).parent / "traces.json"
 Inputs = dict[str, Any]
 
 
-class Recorder:
-    """The reference, which records its calls.
+class Step(NamedTuple):
+    """A call: a function, the names of its arguments, the tokens that it reads, and settings.
 
-    A call through an attribute, such as `kv.hex_prefill(...)`, is a step.
+    `cache` and `object` are the latest cache, and `kept` is the result of the step before. Other
+    arguments are a part of the text.
     """
 
-    def __init__(self) -> None:
-        self.calls = list[tuple[str, Inputs]]()
-        self.results = list[Any]()
-
-    def __getattr__(self, function: str) -> Callable[..., Any]:
-        """Return a function of the reference that records its calls."""
-
-        def call(**inputs: Any) -> Any:
-            self.calls.append((function, inputs))
-            self.results.append(getattr(reference, function)(**inputs))
-            return self.results[-1]
-
-        return call
-
-    def said(self, value: Any) -> Any:
-        """Return an argument as JSON; the result of an earlier step is its number."""
-        for at, result in enumerate(self.results):
-            if result is value and isinstance(value, Tensor | tuple):
-                return {"step": at}
-        return written(value, exact=False)
+    function: str
+    arguments: str
+    tokens: range = range(0)
+    settings: Inputs = {}  # noqa: RUF012 read only
 
 
-class Text:
-    """Queries, keys, values and scores, returned from left to right."""
+class Trace(NamedTuple):
+    """Steps on one text, and the mistakes that they detect."""
 
-    def __init__(self, tensors: dict[str, Tensor]):
-        self.tensors, self.at = tensors, 0
-
-    def next(self, count: int, *names: str) -> Inputs:
-        """Return the next tokens: queries, keys and values, or the tensors of these names."""
-        start, self.at = self.at, self.at + count
-        return {
-            name: self.tensors[name].narrow(-1 if name == "scores" else -2, start, count).clone()
-            for name in names or ("queries", "keys", "values")
-        }
+    hunts: str
+    steps: list[Step]
+    batch: tuple[int, ...] = ()
+    first_head: float = 1.0  # a factor on its scores
 
 
+def stream(
+    begin: str, arguments: str, counts: list[int], settings: Inputs, *reads: str
+) -> list[Step]:
+    """Return a prompt, then chunks of tokens; the `reads` follow each chunk."""
+    kind = begin.partition("_")[0]
+    prompt, *chunks = (range(*ends) for ends in pairwise(accumulate(counts, initial=0)))
+    steps = [Step(begin, arguments, prompt, settings), Step(f"{kind}_read", "cache")]
+    for tokens in chunks:
+        steps.append(Step(f"{kind}_append", f"cache {arguments}", tokens))
+        steps += [Step(read, "cache") for read in (f"{kind}_read", *reads)]
+    return steps
+
+
+TEXT, KV = "queries keys values", "keys values"
 CONFIG = reference.HexConfig(
     bits=4, density=0.0, heavy=0.25, recent=2, block=8, scales=torch.float32
 )
 """Settings without an expander mask, which depends on a random stream."""
 
 
-def hex_stream(kv: Any, text: Text, config: reference.HexConfig) -> Any:
-    """A prompt, then tokens that fill blocks; each state is read and its bytes are counted."""
-    cache = kv.hex_prefill(**text.next(11), config=config)
-    kv.hex_read(cache=cache)
-    for count in (4, 1, 9):
-        cache = kv.hex_append(cache=cache, **text.next(count))
-        kv.hex_read(cache=cache)
-        kv.hex_bytes(cache=cache)
-    return cache
+def hex_stream(**changes: Any) -> list[Step]:
+    """Return a prompt, then tokens that fill blocks; the bytes of each state are counted."""
+    config = CONFIG._replace(**changes)
+    return stream("hex_prefill", TEXT, [11, 4, 1, 9], dict(config=config), "hex_bytes")
 
 
-def hex_append(kv: Any, text: Text) -> None:
-    """Append mode: each block stays apart."""
-    hex_stream(kv, text, CONFIG)
-
-
-def hex_full(kv: Any, text: Text) -> None:
-    """Full mode: a block is added to the whole, then all entries are compressed again."""
-    cache = hex_stream(kv, text, CONFIG._replace(mode="full", period=2))
-    cache = kv.hex_recompress(cache=cache)
-    kv.hex_read(cache=cache)
-    kv.hex_bytes(cache=cache)
-
-
-def hex_carried(kv: Any, text: Text) -> None:
-    """The recent window stays in the residual buffer."""
-    hex_stream(kv, text, CONFIG._replace(carry_recent=True, outside_recent=True))
-
-
-def hex_second_turn(kv: Any, text: Text) -> None:
-    """An answer, then a question of many tokens in one call, then attention over all tokens."""
-    cache = kv.hex_prefill(**text.next(16), config=CONFIG)
-    cache = kv.hex_append(cache=cache, **text.next(3))
-    cache = kv.hex_append(cache=cache, **text.next(14))
-    kv.hex_read(cache=cache)
-    kv.hex_attention(queries=text.next(1)["queries"], cache=cache)
-    kv.hex_decode(cache=cache, **text.next(1))
-
-
-def kivi(kv: Any, text: Text) -> None:
-    """Keys and values leave the residual buffer at different times."""
-    settings = dict(bits=4, group=4, residual=8, scales=torch.float32)
-    cache = kv.kivi_prefill(**text.next(19, "keys", "values"), **settings)
-    kv.kivi_read(cache=cache)
-    for count in (4, 1, 7):
-        cache = kv.kivi_append(cache=cache, **text.next(count, "keys", "values"))
-        kv.kivi_read(cache=cache)
-        kv.quantizer_bytes(cache=cache)
-
-
-def gear(kv: Any, text: Text) -> None:
-    """Blocks of decoded tokens, without the low-rank part, whose factors are not unique."""
-    settings = dict(rank=0, decoded_rank=0, block=5, outliers=0.1, scales=torch.float32)
-    cache = kv.gear_prefill(**text.next(17, "keys", "values"), **settings)
-    kv.gear_read(cache=cache)
-    for count in (3, 1, 1, 7):
-        cache = kv.gear_append(cache=cache, **text.next(count, "keys", "values"))
-        kv.gear_read(cache=cache)
-    kv.quantizer_bytes(cache=cache)
-
-
-def decoding(kv: Any, text: Text) -> None:
-    """Compression while decoding; an eviction occurs in the middle of a chunk."""
-    config = reference.DecodingConfig(target=6, interval=4, scope="head", sinks=1, recent=1)
-    cache = kv.decoding_start(**text.next(5, "keys", "values", "scores"), config=config)
-    for count in (2, 1, 6):
-        cache = kv.decoding_append(cache=cache, **text.next(count, "keys", "values", "scores"))
-        kv.decoding_read(cache=cache)
-    kv.stored_bytes(object=cache)
-
-
-def ragged(kv: Any, text: Text) -> None:
-    """Heads keep different numbers of tokens; new tokens attend to the kept ones."""
-    old = text.next(12, "keys", "values", "scores")
-    old["scores"][0] /= 4
-    kept = kv.retain(scores=old.pop("scores"), ratio=0.5, scope="layer")
-    cache = kv.evict(**old, kept=kept)
-    kv.stored_bytes(object=cache)
-    kv.ragged_attention(cache=cache, **text.next(1))
-    text.at -= 1  # the cache and the tokens since then
-    kv.ragged_attention(cache=cache, **text.next(4))
-
-
-def padded(kv: Any, text: Text) -> None:
-    """Two rows, one with padding on its left: budgets count real tokens."""
-    old = text.next(10, "keys", "values", "scores")
-    valid = torch.ones(2, 10, dtype=torch.bool)
-    valid[1, :3] = False
-    scores = old.pop("scores")
-    scored = reference.Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
-    kept = kv.select(**old, scored=scored, ratio=0.5, scope="layer", valid=valid)
-    cache = kv.evict(**old, kept=kept)
-    kv.ragged_attention(cache=cache, **text.next(2))
-
-
-class Trace(NamedTuple):
-    """Steps on one text, and the mistakes that they detect."""
-
-    run: Callable[[Any, Text], Any]
-    hunts: str
-    batch: tuple[int, ...] = ()
-
-
+KIVI = dict(bits=4, group=4, residual=8, scales=torch.float32)
+GEAR = dict(rank=0, decoded_rank=0, block=5, outliers=0.1, scales=torch.float32)
+"""Settings without the low-rank part, whose factors are not unique."""
+DECODING = reference.DecodingConfig(target=6, interval=4, scope="head", sinks=1, recent=1)
+"""Settings with an eviction in the middle of a chunk."""
+VALID = torch.ones(2, 10, dtype=torch.bool).index_put(
+    (torch.tensor(1), torch.arange(3)), torch.tensor(False)
+)
+"""Two rows, one with padding on its left."""
 TRACES = {
-    "hex-append": Trace(hex_append, "a token enters a block one step early or late"),
-    "hex-full": Trace(hex_full, "the block that fills is quantised before it is joined"),
-    "hex-carried": Trace(hex_carried, "the recent window is compressed with the block"),
-    "hex-second-turn": Trace(hex_second_turn, "a long question is compressed as one block"),
-    "kivi": Trace(kivi, "values leave the residual when keys do"),
-    "gear": Trace(gear, "the residual is compressed at each step"),
-    "decoding": Trace(decoding, "positions are counted anew after an eviction"),
-    "ragged": Trace(ragged, "the number of a head's entries is taken for its offset"),
-    "padded": Trace(padded, "padding counts towards the budget", (2,)),
+    "hex-append": Trace("a token enters a block one step early or late", hex_stream()),
+    "hex-full": Trace(
+        "the block that fills is quantised before it is joined",
+        [
+            *hex_stream(mode="full", period=2),
+            *(Step(f"hex_{name}", "cache") for name in ("recompress", "read", "bytes")),
+        ],
+    ),
+    "hex-carried": Trace(
+        "the recent window is compressed with the block",
+        hex_stream(carry_recent=True, outside_recent=True),
+    ),
+    "hex-second-turn": Trace(
+        "a long question is compressed as one block",
+        [
+            Step("hex_prefill", TEXT, range(16), dict(config=CONFIG)),
+            Step("hex_append", f"cache {TEXT}", range(16, 19)),
+            Step("hex_append", f"cache {TEXT}", range(19, 33)),
+            Step("hex_read", "cache"),
+            Step("hex_attention", "queries cache", range(33, 34)),
+            Step("hex_decode", f"cache {TEXT}", range(34, 35)),
+        ],
+    ),
+    "kivi": Trace(
+        "values leave the residual when keys do",
+        stream("kivi_prefill", KV, [19, 4, 1, 7], KIVI, "quantizer_bytes"),
+    ),
+    "gear": Trace(
+        "the residual is compressed at each step",
+        [*stream("gear_prefill", KV, [17, 3, 1, 1, 7], GEAR), Step("quantizer_bytes", "cache")],
+    ),
+    "decoding": Trace(
+        "positions are counted anew after an eviction",
+        [
+            *stream("decoding_start", f"{KV} scores", [5, 2, 1, 6], dict(config=DECODING)),
+            Step("stored_bytes", "object"),
+        ],
+    ),
+    "ragged": Trace(
+        "the number of a head's entries is taken for its offset",
+        [
+            Step("retain", "scores", range(12), dict(ratio=0.5, scope="layer")),
+            Step("evict", f"{KV} kept", range(12)),
+            Step("stored_bytes", "object"),
+            Step("ragged_attention", f"cache {TEXT}", range(12, 13)),
+            Step("ragged_attention", f"cache {TEXT}", range(12, 16)),
+        ],
+        first_head=0.25,
+    ),
+    "padded": Trace(
+        "padding counts towards the budget",
+        [
+            Step("select", f"{KV} scored", range(10), dict(ratio=0.5, scope="layer", valid=VALID)),
+            Step("evict", f"{KV} kept", range(10)),
+            Step("ragged_attention", f"cache {TEXT}", range(10, 12)),
+        ],
+        batch=(2,),
+    ),
 }
 
 
-def drawn(batch: tuple[int, ...]) -> dict[str, Tensor]:
+def drawn(trace: Trace) -> dict[str, Tensor]:
     """Return the text of a trace: numbers of few digits, with which rounding changes no choice."""
     random = torch.Generator().manual_seed(0)
     shapes = {"keys": (2, 48, 4), "queries": (4, 48, 4), "scores": (2, 48), "values": (2, 48, 4)}
-    made = {
-        name: torch.randint(-2048, 2049, (*batch, *shape), generator=random) / 1024
+    text = {
+        name: torch.randint(-2048, 2049, (*trace.batch, *shape), generator=random) / 1024
         for name, shape in shapes.items()
     }
-    return made | {"scores": made["scores"].abs()}
+    return text | {"scores": text["scores"].abs() * torch.tensor([[trace.first_head], [1.0]])}
+
+
+def run(steps: list[Step], text: dict[str, Tensor]) -> tuple[list[Inputs], list[Inputs], list[Any]]:
+    """Return the inputs of each step, the same as JSON, and the results."""
+    calls, as_json, results = list[Inputs](), list[Inputs](), list[Any]()
+    for function, arguments, tokens, settings in steps:
+        inputs, earlier = {}, {}
+        for name in arguments.split():
+            if name in ("cache", "object", "kept"):
+                caches = [n for n, x in enumerate(results) if type(x).__name__.endswith("Cache")]
+                earlier[name] = {"step": len(results) - 1 if name == "kept" else caches[-1]}
+                inputs[name] = results[earlier[name]["step"]]
+            else:
+                part = text["scores" if name == "scored" else name]
+                axis = -1 if name.startswith("score") else -2
+                part = part.narrow(axis, tokens.start, len(tokens)).clone()
+                unprotected = torch.zeros_like(part, dtype=torch.bool)
+                inputs[name] = reference.Scored(part, unprotected) if name == "scored" else part
+        inputs |= settings
+        calls.append(inputs)
+        as_json.append({n: earlier.get(n) or written(x, exact=False) for n, x in inputs.items()})
+        results.append(getattr(reference, function)(**inputs))
+    return calls, as_json, results
 
 
 def as_json(name: str) -> Inputs:
@@ -208,23 +185,18 @@ def as_json(name: str) -> Inputs:
         Unequal: another rounding gives another choice.
     """
     trace = TRACES[name]
-
-    def recorded(**tensors: Tensor) -> Recorder:
-        kv = Recorder()
-        trace.run(kv, Text(tensors))
-        return kv
-
-    tensors = drawn(trace.batch)
-    plain = recorded(**tensors)
-    exact, bounds = error_bounds(lambda **given: (*recorded(**given).results,), tensors)
+    text = drawn(trace)
+    calls, inputs, _ = run(trace.steps, text)
+    results, bounds = error_bounds(lambda **text: (*run(trace.steps, text)[2],), text)
     steps = []
-    for (function, given), result, bound in zip(plain.calls, exact, bounds, strict=True):
-        inputs = {key: plain.said(value) for key, value in given.items()}
-        step = {"function": function, "inputs": inputs, "expected": written(result, exact=False)}
+    for (function, *_), given, result, bound in zip(
+        trace.steps, inputs, results, bounds, strict=True
+    ):
+        step = {"function": function, "inputs": given, "expected": written(result, exact=False)}
         tolerance = as_tolerance(result, bound)
         steps.append(step | ({} if tolerance is None else {"tolerance": tolerance}))
-    functions = list(dict.fromkeys(function for function, _ in plain.calls))
-    flags = dict.fromkeys(flag for name, given in plain.calls for flag in flags_of(name, given))
+    functions = list(dict.fromkeys(step.function for step in trace.steps))
+    flags = [flags_of(*call) for call in zip((s.function for s in trace.steps), calls, strict=True)]
     return {
         "id": name,
         "spec": list(dict.fromkeys(spec for f in functions for spec in source_equations(f))),
@@ -232,7 +204,7 @@ def as_json(name: str) -> Inputs:
         "hunts": trace.hunts,
         "origin": "generated",
         "level": "values",
-        "flags": [*flags],
+        "flags": list(dict.fromkeys(flag for found in flags for flag in found)),
         "reading": list(dict.fromkeys(reading for f in functions for reading in readings_of(f))),
         "steps": steps,
     }

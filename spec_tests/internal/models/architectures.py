@@ -50,181 +50,116 @@ EVERY = "every system"
 
 BEHIND = ", a question behind the prompt"
 """Suffix in the table of a system that supports the prompt alone."""
-USUAL = {
-    "vocab_size": VOCABULARY,
-    "max_position_embeddings": 256,
-    "pad_token_id": 0,
-    "bos_token_id": None,
-    "eos_token_id": None,
-    "hidden_size": 128,
-    "intermediate_size": 48,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 32,
-    "sliding_window": WINDOW,
-    "num_experts": 4,
-    "num_local_experts": 4,
-    "n_routed_experts": 4,
-    "num_experts_per_tok": 2,
-    "moe_intermediate_size": 16,
-    "shared_expert_intermediate_size": 16,
-    "n_group": 1,
-    "topk_group": 1,
-    "is_decoder": True,
-}
+
+
+def fields(value, names: str) -> dict:
+    """Return settings of one value."""
+    return dict.fromkeys(names.split(), value)
+
+
+USUAL = (
+    dict(vocab_size=VOCABULARY, max_position_embeddings=256, pad_token_id=0, is_decoder=True)
+    | dict(hidden_size=128, head_dim=32, intermediate_size=48, sliding_window=WINDOW)
+    | fields(4, "num_hidden_layers num_attention_heads")
+    | fields(2, "num_key_value_heads num_experts_per_tok")
+    | fields(4, "num_experts num_local_experts n_routed_experts")
+    | fields(16, "moe_intermediate_size shared_expert_intermediate_size")
+    | fields(1, "n_group topk_group")
+    | fields(None, "bos_token_id eos_token_id")
+)
 """Settings of every architecture whose configuration has them."""
 TURNS = ["sliding_attention", "full_attention"] * 2
 STATES = ["linear_attention", "full_attention"] * 2
-MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 32, "mamba_d_state": 16}
-LATENT = {
-    "num_key_value_heads": 4,
-    "head_dim": 8,
-    "kv_lora_rank": 8,
-    "q_lora_rank": 8,
-    "qk_rope_head_dim": 8,
-    "qk_nope_head_dim": 8,
-    "v_head_dim": 8,
-}
-INDEXED = {"index_topk": 16, "index_head_dim": 16, "index_n_heads": 2}
-ENDS = {"bos_token_id": 1, "eos_token_id": VOCABULARY - 1}
-HALF = dict.fromkeys(("encoder_layers", "decoder_layers", "decoder_attention_heads"), 2)
-KV_SHARED = {
-    "num_kv_shared_layers": 2,
-    "layer_types": TURNS,
-    "hidden_size_per_layer_input": 8,
-    "vocab_size_per_layer_input": VOCABULARY,
-}
+MAMBA = dict(mamba_n_heads=8, mamba_d_head=32, mamba_d_state=16)
+LATENT = dict(num_key_value_heads=4) | fields(
+    8, "head_dim kv_lora_rank q_lora_rank qk_rope_head_dim qk_nope_head_dim v_head_dim"
+)
+LATENT_STATES = LATENT | dict(layer_types=STATES, linear_head_dim=8, linear_num_heads=2)
+LINEAR_STATES = LINEAR | dict(layer_types=STATES)
+INDEXED = dict(index_topk=16, index_head_dim=16, index_n_heads=2)
+ENDS = dict(bos_token_id=1, eos_token_id=VOCABULARY - 1)
+HALF = fields(2, "encoder_layers decoder_layers decoder_attention_heads")
+KV_SHARED = dict(num_kv_shared_layers=2, layer_types=TURNS, hidden_size_per_layer_input=8)
+KV_SHARED |= dict(vocab_size_per_layer_input=VOCABULARY)
 TEXT = {k: v for k, v in USUAL.items() if k not in ("sliding_window", "is_decoder")}
-SIGHT = {
-    "hidden_size": 32,
-    "intermediate_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "patch_size": 4,
-    "image_size": 8,
-}
-QWEN4 = {
-    "layer_types": ["linear_attention", "indexed_attention"] * 2,
-    "indexer_n_heads": 2,
-    "indexer_kv_heads": 1,
-    "indexer_head_dim": 32,
-    "indexer_budget": 16,
-    "indexer_compress_ratio": 2,
-}
-BYTES = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 64,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-}
+TEXT_IN_TURNS = TEXT | dict(layer_types=TURNS, sliding_window=WINDOW)
+TEXT_ALONE = fields(None, "vision_config audio_config")
+WIDTHS = fields(32, "hidden_size intermediate_size")
+SIGHT = WIDTHS | dict(num_hidden_layers=2, num_attention_heads=2, patch_size=4, image_size=8)
+SOUND = (
+    WIDTHS
+    | dict(num_blocks=1, num_attention_heads=2)
+    | fields(32, "ext_pw_out_channel nemo_conv_channels depthwise_separable_out_channel")
+)
+QWEN4 = dict(layer_types=["linear_attention", "indexed_attention"] * 2, indexer_n_heads=2)
+QWEN4 |= dict(indexer_kv_heads=1, indexer_head_dim=32, indexer_budget=16, indexer_compress_ratio=2)
+BYTES = dict(vocab_size=VOCABULARY, hidden_size=64, intermediate_size=48)
+BYTES |= fields(2, "num_hidden_layers num_attention_heads")
+CHUNKS = dict(intermediate_size_mlp=48, attention_chunk_size=WINDOW)
+ROPE = dict(rope_type="default", rope_theta=1e4)
 ALIKE = [
-    (LATENT, "deepseek_v2 deepseek_v3 glm4_moe_lite minicpm3 youtu"),
+    (LATENT, "axk1 deepseek_v2 deepseek_v3 glm4_moe_lite minicpm3 youtu"),
     (LATENT | INDEXED, "axk2 deepseek_v32 dots3_note_text glm_moe_dsa hy_v4"),
-    (LINEAR | {"layer_types": STATES}, "olmo_hybrid qwen3_5_moe_text qwen3_5_text qwen3_next"),
-    ({"text_config": TEXT | LINEAR | {"layer_types": STATES}}, "qwen3_5 qwen3_5_moe"),
-    ({"layer_types": ["conv", "full_attention"] * 2}, "lfm2 lfm2_moe"),
-    ({"layers_block_type": ["linear_attention", "hybrid"] * 2}, "zamba zamba2"),
-    ({"layer_types": TURNS}, "gemma3_text gemma4_unified_text kolibri1 ministral"),
-    ({"layer_types": ["hybrid_sliding", "hybrid"] * 2}, "inkling_text inkling2_text"),
-    ({"sliding_window": None}, "doge ministral3 mistral mixtral phi3 phimoe starcoder2"),
+    (LATENT_STATES, "bailing_hybrid kimi_linear"),
+    (LINEAR_STATES, "olmo_hybrid qwen3_5_moe_text qwen3_5_text qwen3_next"),
+    (dict(text_config=TEXT | LINEAR_STATES), "qwen3_5 qwen3_5_moe"),
+    (dict(layer_types=["conv", "full_attention"] * 2), "lfm2 lfm2_moe"),
+    (dict(layers_block_type=["linear_attention", "hybrid"] * 2), "zamba zamba2"),
+    (dict(layer_types=TURNS), "gemma3_text gemma4_unified_text kolibri1 ministral"),
+    (dict(layer_types=["hybrid_sliding", "hybrid"] * 2), "inkling_text inkling2_text"),
+    (dict(sliding_window=None), "doge ministral3 mistral mixtral phi3 phimoe starcoder2"),
     (HALF, "bart bigbird_pegasus blenderbot blenderbot-small marian mbart mvp pegasus plbart"),
     (HALF, "trocr whisper"),
+    (dict(rotary_dim=16), "codegen gptj"),
+    (ENDS, "cwm modernbert-decoder"),
 ]
 """Settings of several architectures."""
-TOLD = {
-    "axk1": LATENT,
-    "bailing_hybrid": LATENT | {"layer_types": STATES, "linear_head_dim": 8, "linear_num_heads": 2},
-    "bamba": MAMBA | {"attn_layer_indices": [1, 3]},
-    "blt": {
-        "encoder_hash_byte_group_vocab": 50,
-        "patcher_config": BYTES,
-        "global_config": BYTES,
-        "encoder_config": BYTES | {"hidden_size_global": 64},
-        "decoder_config": BYTES | {"hidden_size_global": 64},
-    },
-    "fuyu": {"text_config": {"model_type": "persimmon"} | TEXT, "patch_size": 4},
-    "codegen": {"rotary_dim": 16},
-    "cohere_compass_text": {
-        "layer_types": TURNS,
-        "rope_parameters": {
-            k: {"rope_type": "default", "rope_theta": 1e4}
-            for k in ("full_attention", "sliding_attention")
-        },
-    },
-    "cwm": ENDS,
-    "dbrx": {
-        "d_model": 128,
-        "attn_config": {"kv_n_heads": 2, "rope_theta": 1e4, "clip_qkv": 8.0},
-    },
-    "dots1": {"n_shared_experts": 1, "layer_types": ["full_attention"] * 4},
-    "emu3": {"text_config": TEXT | ENDS},
-    "falcon_h1": MAMBA | {"mamba_d_ssm": 256},
+SETTINGS: dict[str, dict] = {kind: chosen for chosen, kinds in ALIKE for kind in kinds.split()}
+SETTINGS |= {
+    "bamba": MAMBA | dict(attn_layer_indices=[1, 3]),
+    "blt": fields(BYTES, "patcher_config global_config")
+    | fields(BYTES | dict(hidden_size_global=64), "encoder_config decoder_config")
+    | dict(encoder_hash_byte_group_vocab=50),
+    "fuyu": dict(text_config=dict(model_type="persimmon") | TEXT, patch_size=4),
+    "cohere_compass_text": dict(
+        layer_types=TURNS, rope_parameters=fields(ROPE, "full_attention sliding_attention")
+    ),
+    "dbrx": dict(d_model=128, attn_config=dict(kv_n_heads=2, rope_theta=1e4, clip_qkv=8.0)),
+    "dots1": dict(n_shared_experts=1, layer_types=["full_attention"] * 4),
+    "emu3": dict(text_config=TEXT | ENDS),
+    "falcon_h1": MAMBA | dict(mamba_d_ssm=256),
     "gemma3n_text": KV_SHARED
-    | {"intermediate_size": [48] * 4, "activation_sparsity_pattern": [0.0] * 4, "laurel_rank": 4},
-    "gemma4": {
-        "text_config": TEXT
-        | {"layer_types": TURNS, "sliding_window": WINDOW, "hidden_size_per_layer_input": 0},
-        "vision_config": None,
-        "audio_config": None,
-    },
-    "gemma4_unified": {
-        "text_config": TEXT | {"layer_types": TURNS, "sliding_window": WINDOW},
-        "vision_config": None,
-        "audio_config": None,
-    },
-    "gemma4_text": KV_SHARED | {"global_head_dim": 64},
-    "gemma4_text unshared": {
-        "layer_types": TURNS,
-        "hidden_size_per_layer_input": 0,
-        "global_head_dim": 64,
-        "num_global_key_value_heads": 1,
-        "attention_k_eq_v": True,
-    },
-    "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
-    "gptj": {"rotary_dim": 16},
-    "granitemoehybrid": MAMBA | {"layer_types": STATES, "shared_intermediate_size": 32},
-    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "use_mamba_kernels": False},
-    "kimi_linear": LATENT | {"layer_types": STATES, "linear_head_dim": 8, "linear_num_heads": 2},
-    "longcat_flash": LATENT | {"num_layers": 2},
-    "mamba2": {"num_heads": 8, "head_dim": 32},
-    "llama4_text unchunked": {"intermediate_size_mlp": 48, "attention_chunk_size": 256},
-    "llama4": {"text_config": TEXT | {"intermediate_size_mlp": 48, "attention_chunk_size": WINDOW}},
-    "mllama": {"text_config": TEXT | ENDS | {"cross_attention_layers": []}},
-    "llama4_text": {"intermediate_size_mlp": 48, "attention_chunk_size": WINDOW},
-    "minimax_m3_vl_text": {"dense_intermediate_size": 48, "shared_intermediate_size": 16},
-    "minimax_m3_vl_text sparse": {"layer_types": ["full_attention", "minimax_m3_sparse"] * 2},
+    | dict(intermediate_size=[48] * 4, activation_sparsity_pattern=[0.0] * 4, laurel_rank=4),
+    "gemma4": TEXT_ALONE | dict(text_config=TEXT_IN_TURNS | dict(hidden_size_per_layer_input=0)),
+    "gemma4_unified": TEXT_ALONE | dict(text_config=TEXT_IN_TURNS),
+    "gemma4_text": KV_SHARED | dict(global_head_dim=64),
+    "gemma4_text unshared": dict(layer_types=TURNS, hidden_size_per_layer_input=0)
+    | dict(global_head_dim=64, num_global_key_value_heads=1, attention_k_eq_v=True),
+    "gpt_neo": dict(attention_types=[[["global", "local"], 2]]),
+    "granitemoehybrid": MAMBA | dict(layer_types=STATES, shared_intermediate_size=32),
+    "jamba": dict(attn_layer_period=2, attn_layer_offset=1, use_mamba_kernels=False),
+    "longcat_flash": LATENT | dict(num_layers=2),
+    "mamba2": dict(num_heads=8, head_dim=32),
+    "llama4_text unchunked": dict(intermediate_size_mlp=48, attention_chunk_size=256),
+    "llama4": dict(text_config=TEXT | CHUNKS),
+    "mllama": dict(text_config=TEXT | ENDS | dict(cross_attention_layers=[])),
+    "llama4_text": CHUNKS,
+    "minimax_m3_vl_text": dict(dense_intermediate_size=48, shared_intermediate_size=16),
+    "minimax_m3_vl_text sparse": dict(layer_types=["full_attention", "minimax_m3_sparse"] * 2),
     "mistral windowed": {},
-    "modernbert-decoder": ENDS,
     "qwen4_exp_text": QWEN4,
-    "reformer": {"axial_pos_embds_dim": [32, 32], "hidden_size": 64},
-    "xlnet": {"d_head": 32},
-    "got_ocr2": {"text_config": {"model_type": "qwen2"} | TEXT, "vision_config": SIGHT},
-    "gemma3": {
-        "text_config": TEXT | {"sliding_window": WINDOW, "layer_types": TURNS},
-        "vision_config": SIGHT,
-    },
-    "phi4_multimodal": {
-        "sliding_window": None,
-        "vision_config": SIGHT | {"crop_size": 8},
-        "audio_config": {
-            "hidden_size": 32,
-            "intermediate_size": 32,
-            "num_blocks": 1,
-            "num_attention_heads": 2,
-            "ext_pw_out_channel": 32,
-            "nemo_conv_channels": 32,
-            "depthwise_separable_out_channel": 32,
-        },
-    },
-    "qwen4_exp": {"text_config": QWEN4 | TEXT},
-    "opt": {"ffn_dim": 48, "word_embed_proj_dim": 128},
-    "xmod": {"default_language": "en_XX", "languages": ["en_XX"]},
-    "zaya": {"num_experts_per_tok": 1},
+    "reformer": dict(axial_pos_embds_dim=[32, 32], hidden_size=64),
+    "xlnet": dict(d_head=32),
+    "got_ocr2": dict(text_config=dict(model_type="qwen2") | TEXT, vision_config=SIGHT),
+    "gemma3": dict(text_config=TEXT_IN_TURNS, vision_config=SIGHT),
+    "phi4_multimodal": dict(sliding_window=None, audio_config=SOUND)
+    | dict(vision_config=SIGHT | dict(crop_size=8)),
+    "qwen4_exp": dict(text_config=QWEN4 | TEXT),
+    "opt": dict(ffn_dim=48, word_embed_proj_dim=128),
+    "xmod": dict(default_language="en_XX", languages=["en_XX"]),
+    "zaya": dict(num_experts_per_tok=1),
 }
-TOLD |= {kind: settings for settings, kinds in ALIKE for kind in kinds.split()}
-KINDS = tuple(dict.fromkeys((*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *TOLD)))
+KINDS = tuple(dict.fromkeys((*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *SETTINGS)))
 CHUNKED = ("llama4", "llama4_text")
 """Architectures with chunked attention, which the oracle does not implement."""
 COMPOSITE = "composite of text and other inputs: see its text model"
@@ -247,7 +182,7 @@ def build(kind: str):
     settings = {field.name for field in dataclasses.fields(CONFIG_MAPPING[name])}
     settings |= {*CONFIG_MAPPING[name].attribute_map}
     usual = {field: value for field, value in USUAL.items() if field in settings}
-    chosen = usual | {"experts_implementation": "eager"} | TOLD.get(kind, {})
+    chosen = usual | {"experts_implementation": "eager"} | SETTINGS.get(kind, {})
     return with_random_weights(transformers.AutoConfig.for_model(name, **chosen))
 
 
@@ -275,8 +210,8 @@ def relative_difference(actual: Tensor, expected: Tensor) -> float:
 def is_our_refusal(error: Exception) -> bool:
     """Return whether an error comes from a check of this package."""
     file = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
-    here = any((ROOT / part) in file.parents for part in ("optimized", "reference"))
-    return isinstance(error, ValueError | TypeError) and here and " must " in str(error)
+    is_ours = any((ROOT / part) in file.parents for part in ("optimized", "reference"))
+    return isinstance(error, ValueError | TypeError) and is_ours and " must " in str(error)
 
 
 def eviction_error(stock, model, ragged: bool) -> float:
@@ -292,13 +227,13 @@ def eviction_error(stock, model, ragged: bool) -> float:
             continue
         keys = layer.keys
         assert keys is not None
-        there = mask[:, None, :TOKENS].bool().expand(-1, keys.shape[1], -1)
+        visible = mask[:, None, :TOKENS].bool().expand(-1, keys.shape[1], -1)
         if isinstance(layer, EvictionLayer):
-            chance = torch.rand(there.shape, generator=draw) * there
+            chance = torch.rand(visible.shape, generator=draw) * visible
             least = 0.5 if ragged else chance.sort().values[..., -KEPT, None]
-            there = chance >= least
-            kept.append(there)
-        pasts[index] = VisibleEntries(there)
+            visible = chance >= least
+            kept.append(visible)
+        pasts[index] = VisibleEntries(visible)
     prompt.cache.evict(kept)
     ours = logits_after(model, prompt.cache, ids, mask, QUESTION)
     last = VisibleEntries(kept[-1])  # layers without keys of their own attend to these
@@ -407,7 +342,7 @@ REASONS = {
 
 def reason(sentence: str) -> str:
     """Return the page's wording of the reason in a message."""
-    return next(said for part, said in REASONS.items() if part in sentence)
+    return next(wording for part, wording in REASONS.items() if part in sentence)
 
 
 def summary(verdict: dict[str, str]) -> str:
@@ -430,11 +365,11 @@ def page_section(table: dict) -> str:
     for kind, verdict in table["verdicts"].items():
         groups.setdefault(summary(verdict), []).append(kind)
     rows = sorted(groups.items(), key=lambda row: (row[0] != RIGHT, -len(row[1])))
-    said = "\n".join(
+    lines = "\n".join(
         f"| {why} | {len(kinds)} | {', '.join(f'`{kind}`' for kind in sorted(kinds))} |"
         for why, kinds in rows
     )
-    return f"transformers {table['transformers']}:\n\n| | | model types |\n|---|---|---|\n{said}\n"
+    return f"transformers {table['transformers']}:\n\n| | | model types |\n|---|---|---|\n{lines}\n"
 
 
 def page(text: str, part: str) -> str:

@@ -51,8 +51,8 @@ def attend(module, query, key, value, attention_mask, scaling, **variants) -> tu
     del attention_mask
     turn, real = NOW.get()
     heads, new, tokens = query.shape[1], query.shape[2], key.shape[2]
-    of = torch.arange(heads) // (heads // key.shape[1])
-    q, k, v = query.double(), key[:, of].double(), value[:, of].double()
+    group = torch.arange(heads) // (heads // key.shape[1])
+    q, k, v = query.double(), key[:, group].double(), value[:, group].double()
     sees = torch.ones(new, tokens, dtype=torch.bool).tril(tokens - new)
     sees = (sees & real[:, None, None, :tokens]).repeat(1, heads, 1, 1)
     if (window := variants.get("sliding_window")) is not None:
@@ -64,8 +64,8 @@ def attend(module, query, key, value, attention_mask, scaling, **variants) -> tu
         row = torch.arange(heads) // (heads // past.seen.shape[1])  # all heads share latent rows
         sees[..., :-new] &= past.seen[:, row, None]
         if past.keys is not None and past.values is not None:
-            k = torch.cat([past.keys[:, of].double(), k[:, :, -new:]], 2)
-            v = torch.cat([past.values[:, of].double(), v[:, :, -new:]], 2)
+            k = torch.cat([past.keys[:, group].double(), k[:, :, -new:]], 2)
+            v = torch.cat([past.values[:, group].double(), v[:, :, -new:]], 2)
     logit = q @ k.mT * scaling
     if (bound := variants.get("softcap")) is not None:
         logit = bound * torch.tanh(logit / bound)

@@ -14,64 +14,38 @@ models = pytest.importorskip("optimized.models")
 
 TOKENS, PADDING, VOCABULARY = 24, 5, 61
 WINDOW = 7
-MOE = {"num_experts_per_tok": 2, "experts_implementation": "eager"}
-LINEAR = {
-    "layer_types": ["linear_attention", "full_attention"],
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 2,
-    "linear_key_head_dim": 8,
-    "linear_value_head_dim": 8,
-}
-LATENT = {
-    "kv_lora_rank": 12,
-    "q_lora_rank": 8,
-    "qk_rope_head_dim": 4,
-    "qk_nope_head_dim": 8,
-    "v_head_dim": 6,
-    "num_key_value_heads": 4,
-}
+TURNS = ["sliding_attention", "full_attention"]
+MOE = dict(num_experts_per_tok=2, experts_implementation="eager", num_local_experts=4)
+LINEAR = dict(linear_num_key_heads=2, linear_num_value_heads=2, linear_key_head_dim=8)
+LINEAR |= dict(linear_value_head_dim=8, layer_types=["linear_attention", "full_attention"])
+LATENT = dict(kv_lora_rank=12, q_lora_rank=8, qk_rope_head_dim=4, qk_nope_head_dim=8)
+LATENT |= dict(v_head_dim=6, num_key_value_heads=4)
+GEMMA = dict(head_dim=8, query_pre_attn_scalar=11, sliding_window=WINDOW)
 # Settings that differ from `configuration`; a name may be a model type and a word. Grouped queries;
 # another scale; a window, bounded logits and another scale; a window and sinks; a recurrent state;
 # layers that reuse another layer's keys; one latent row for all heads. A thorough run takes more.
-QUICK = {
+QUICK: dict[str, dict] = {
     "llama": {},
-    "granite": {"attention_multiplier": 0.25},
-    "gemma2": {"head_dim": 8, "query_pre_attn_scalar": 11, "sliding_window": WINDOW},
-    "gpt_oss": {"head_dim": 8, "num_local_experts": 4, "sliding_window": WINDOW, **MOE},
-    "lfm2": {"layer_types": ["conv", "full_attention"]},
-    "gemma4_text": {
-        "num_hidden_layers": 4,
-        "num_kv_shared_layers": 2,
-        "layer_types": ["sliding_attention", "full_attention"] * 2,
-        "sliding_window": WINDOW,
-        "head_dim": 8,
-        "global_head_dim": 8,
-        "hidden_size_per_layer_input": 8,
-        "vocab_size_per_layer_input": VOCABULARY,
-    },
+    "granite": dict(attention_multiplier=0.25),
+    "gemma2": GEMMA,
+    "gpt_oss": MOE | dict(head_dim=8, sliding_window=WINDOW),
+    "lfm2": dict(layer_types=["conv", "full_attention"]),
+    "gemma4_text": dict(num_hidden_layers=4, num_kv_shared_layers=2, layer_types=TURNS * 2)
+    | dict(sliding_window=WINDOW, head_dim=8, global_head_dim=8, hidden_size_per_layer_input=8)
+    | dict(vocab_size_per_layer_input=VOCABULARY),
     "minicpm3": LATENT,
 }
-ARCHITECTURES = QUICK | {
-    "qwen3": {"head_dim": 16},
-    "gemma3_text": {
-        "head_dim": 8,
-        "query_pre_attn_scalar": 11,
-        "sliding_window": WINDOW,
-        "layer_types": ["sliding_attention", "full_attention"],
-    },
-    "qwen2 windowed": {
-        "use_sliding_window": True,
-        "sliding_window": WINDOW,
-        "max_window_layers": 1,
-    },
-    "qwen3_5_text": {"head_dim": 8, **LINEAR},
+ARCHITECTURES: dict[str, dict] = QUICK | {
+    "qwen3": dict(head_dim=16),
+    "gemma3_text": GEMMA | dict(layer_types=TURNS),
+    "qwen2 windowed": dict(use_sliding_window=True, sliding_window=WINDOW, max_window_layers=1),
+    "qwen3_5_text": LINEAR | dict(head_dim=8),
 }
 thorough = settings.get_current_profile_name() == "thorough"
-ASKED = tuple(ARCHITECTURES if thorough else QUICK)
+CHOSEN = tuple(ARCHITECTURES if thorough else QUICK)
 KEYLESS = {"num_kv_shared_layers", "kv_lora_rank"}
 """Settings of models with layers without keys of their own, or with latent rows."""
-KEYED = [kind for kind in ASKED if not KEYLESS & {*ARCHITECTURES[kind]}]
-every_architecture = pytest.mark.parametrize("kind", ASKED)
+KEYED = [kind for kind in CHOSEN if not KEYLESS & {*ARCHITECTURES[kind]}]
 
 
 def cross(kinds: Sequence[str], first: Sequence, second: Sequence) -> list[tuple]:
@@ -93,20 +67,11 @@ def cross(kinds: Sequence[str], first: Sequence, second: Sequence) -> list[tuple
 
 def configuration(kind: str, **overrides):
     """Return a configuration with two layers, four query heads and two key heads."""
-    usual = dict(
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        pad_token_id=0,
-        bos_token_id=None,
-        eos_token_id=None,
-        max_position_embeddings=2048,
-    )
-    named = ARCHITECTURES.get(kind, {})
-    return transformers.AutoConfig.for_model(kind.split()[0], **usual | named | overrides)
+    usual = dict(vocab_size=VOCABULARY, pad_token_id=0, bos_token_id=None, eos_token_id=None)
+    usual |= dict(hidden_size=32, intermediate_size=48, max_position_embeddings=2048)
+    usual |= dict(num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2)
+    chosen = usual | ARCHITECTURES.get(kind, {}) | overrides
+    return transformers.AutoConfig.for_model(kind.split()[0], **chosen)
 
 
 def full_attention_layers(kind: str) -> dict[int, int]:
@@ -114,10 +79,10 @@ def full_attention_layers(kind: str) -> dict[int, int]:
     config = configuration(kind)
     count = config.num_hidden_layers
     kinds = getattr(config, "layer_types", None) or ["full_attention"] * count
-    places = [n for n, name in enumerate(kinds) if name in ("full_attention", "hybrid")]
-    shared = getattr(config, "num_kv_shared_layers", None) or 0
-    keyed = [layer for layer in places if layer < count - shared]
-    return {layer: min(n, len(keyed) - 1) for n, layer in enumerate(places)}
+    layers = [n for n, name in enumerate(kinds) if name in ("full_attention", "hybrid")]
+    keyed = count - (getattr(config, "num_kv_shared_layers", None) or 0)
+    last = sum(layer < keyed for layer in layers) - 1
+    return {layer: min(n, last) for n, layer in enumerate(layers)}
 
 
 def count_keyed_layers(kind: str) -> int:
@@ -130,11 +95,6 @@ def key_heads(kind: str) -> int:
     return 1 if "kv_lora_rank" in ARCHITECTURES[kind] else 2
 
 
-def new_model(kind: str, **overrides):
-    """Return a new model of `transformers` with random weights."""
-    return with_random_weights(configuration(kind, **overrides))
-
-
 def with_random_weights(config, kind=transformers.AutoModelForCausalLM):
     """Return a model with random weights large enough for uneven attention."""
     draw = torch.Generator().manual_seed(0)
@@ -144,6 +104,11 @@ def with_random_weights(config, kind=transformers.AutoModelForCausalLM):
             noise = torch.randn(weight.shape, generator=draw)
             weight.copy_(0.3 * noise if weight.ndim > 1 else 1 + 0.2 * noise)
     return model
+
+
+def new_model(kind: str, **overrides):
+    """Return a new model of `transformers` with random weights."""
+    return with_random_weights(configuration(kind, **overrides))
 
 
 @cache

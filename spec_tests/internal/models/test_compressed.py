@@ -114,9 +114,11 @@ def test_a_budget_of_more_than_a_row_has_keeps_the_row_whole(name):
 def test_of_a_budget_below_what_is_protected_that_alone_is_left(name, left):
     ids = prompts(38)[0]
     model, how = attached_model("llama"), dict(input_ids=ids, ratio=0.995)
-    with pytest.warns(UserWarning, match=r"budget \d+ of a \w+ is below .* in 2 of 2 rows") as said:
+    with pytest.warns(
+        UserWarning, match=r"budget \d+ of a \w+ is below .* in 2 of 2 rows"
+    ) as found:
         cache = models.compressed(model, name, **how)
-    assert len(said) == 1
+    assert len(found) == 1
     assert [layer.tolist() for layer in entry_counts(cache)] == [[[left] * 2] * 2] * 2
     assert model.generate(ids, past_key_values=cache, max_new_tokens=2).shape == (2, 64)
 

@@ -114,9 +114,9 @@ def test_a_pipeline_compresses():
     pipe = transformers.pipeline("text-generation", model, tokenizer=words)
     how = dict(max_new_tokens=8, min_new_tokens=8, do_sample=False, return_full_text=False)
     with models.compressing(model, "snapkv", keep=9):
-        said = pipe(text, **how)[0]["generated_text"]
-    assert words(said)["input_ids"] == expected[TOKENS:].tolist()
-    assert pipe(text, **how)[0]["generated_text"] != said
+        answer = pipe(text, **how)[0]["generated_text"]
+    assert words(answer)["input_ids"] == expected[TOKENS:].tolist()
+    assert pipe(text, **how)[0]["generated_text"] != answer
 
 
 def test_images_are_read():

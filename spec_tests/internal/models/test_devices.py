@@ -82,9 +82,9 @@ def move(module, home: str) -> None:
     """Put the parameters and buffers of a module on a device."""
     with DisableTorchFunction():
         for part in module.modules():
-            for kept in (part._parameters, part._buffers):
-                here = {name: x for name, x in kept.items() if x is not None}
-                kept |= {name: placed(x.detach(), torch.device(home)) for name, x in here.items()}
+            for tensors in (part._parameters, part._buffers):
+                for name, x in tensors.items():
+                    tensors[name] = None if x is None else placed(x.detach(), torch.device(home))
 
 
 @cache

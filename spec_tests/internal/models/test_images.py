@@ -8,6 +8,7 @@ import torch
 
 from spec_tests.internal.models.random_model import (
     LINEAR,
+    TURNS,
     cross,
     generate,
     models,
@@ -18,67 +19,41 @@ from spec_tests.internal.models.random_model import (
 VOCABULARY, IMAGE, START, END = 80, 70, 72, 73
 TOKENS, QUESTION, PADDING, FIRST = 30, 4, 5, 9
 GRID = 4
-SIZES = {"hidden_size": 32, "intermediate_size": 32}
-TEXT = SIZES | {
-    "vocab_size": VOCABULARY,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "pad_token_id": 0,
-    "bos_token_id": None,
-    "eos_token_id": None,
-}
-TURNS = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}
-TILED = SIZES | {
-    "depth": 2,
-    "num_heads": 2,
-    "out_hidden_size": 32,
-    "patch_size": 4,
-    "spatial_merge_size": 2,
-    "temporal_patch_size": 2,
-}
-LAYERS = {"num_hidden_layers": 2, "num_attention_heads": 2, "patch_size": 4}
-QWEN = {
-    "image_token_id": IMAGE,
-    "video_token_id": IMAGE + 1,
-    "vision_start_token_id": START,
-    "vision_end_token_id": END,
-}
+SIZES = dict(hidden_size=32, intermediate_size=32)
+TEXT = SIZES | dict(num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8)
+TEXT |= dict(vocab_size=VOCABULARY, pad_token_id=0, bos_token_id=None, eos_token_id=None)
+AXES = dict(rope_type="default", rope_theta=10000.0, mrope_section=[2, 1, 1])
+MIXED = AXES | dict(mrope_interleaved=True)
+TILED = SIZES | dict(depth=2, num_heads=2, out_hidden_size=32, patch_size=4, spatial_merge_size=2)
+TILED |= dict(temporal_patch_size=2)
+BANDED = TILED | dict(window_size=8, fullatt_block_indexes=[1])
+PLACED = TILED | dict(num_position_embeddings=16)
+STACKED = PLACED | dict(deepstack_visual_indexes=[0])
+LAYERS = SIZES | dict(num_hidden_layers=2, num_attention_heads=2, patch_size=4)
+CLIP = LAYERS | dict(model_type="clip_vision_model", image_size=8)
+PIXTRAL = LAYERS | dict(model_type="pixtral", image_size=16, head_dim=16)
+QWEN = dict(image_token_id=IMAGE, video_token_id=IMAGE + 1)
+QWEN |= dict(vision_start_token_id=START, vision_end_token_id=END)
+LLAVA = dict(image_token_index=IMAGE, vision_feature_layer=-1)
+
+
+def both(text: dict, vision: dict, **others) -> dict:
+    """Return the settings of a model of text and images."""
+    return dict(text_config=TEXT | text, vision_config=vision) | others
+
+
 CONFIGS = {
-    "qwen2_5_vl": QWEN
-    | {
-        "text_config": TEXT | {"rope_parameters": TURNS},
-        "vision_config": TILED | {"window_size": 8, "fullatt_block_indexes": [1]},
-    },
-    "qwen3_vl": QWEN
-    | {
-        "text_config": TEXT | {"rope_parameters": TURNS | {"mrope_interleaved": True}},
-        "vision_config": TILED | {"deepstack_visual_indexes": [0], "num_position_embeddings": 16},
-    },
-    "qwen3_5": QWEN
-    | {
-        "text_config": TEXT
-        | LINEAR
-        | {"rope_parameters": TURNS | {"mrope_interleaved": True, "partial_rotary_factor": 1.0}},
-        "vision_config": TILED | {"num_position_embeddings": 16},
-    },
-    "llava": {
-        "text_config": {"model_type": "llama"} | TEXT,
-        "vision_config": {"model_type": "clip_vision_model", "image_size": 8} | SIZES | LAYERS,
-        "image_token_index": IMAGE,
-        "vision_feature_layer": -1,
-        "vision_feature_select_strategy": "default",
-    },
-    "mistral3": {
-        "text_config": {"model_type": "mistral", "sliding_window": None} | TEXT,
-        "vision_config": {"model_type": "pixtral", "image_size": 16, "head_dim": 16}
-        | SIZES
-        | LAYERS,
-        "image_token_index": IMAGE,
-        "vision_feature_layer": -1,
-        "spatial_merge_size": 2,
-    },
+    "qwen2_5_vl": both(dict(rope_parameters=AXES), BANDED, **QWEN),
+    "qwen3_vl": both(dict(rope_parameters=MIXED), STACKED, **QWEN),
+    "qwen3_5": both(
+        LINEAR | dict(rope_parameters=MIXED | dict(partial_rotary_factor=1.0)), PLACED, **QWEN
+    ),
+    "llava": both(
+        dict(model_type="llama"), CLIP, **LLAVA, vision_feature_select_strategy="default"
+    ),
+    "mistral3": both(
+        dict(model_type="mistral", sliding_window=None), PIXTRAL, **LLAVA, spatial_merge_size=2
+    ),
 }
 
 
@@ -161,17 +136,10 @@ def test_an_image_has_to_be_given_with_its_ids():
 
 
 def test_images_that_attend_both_ways_are_refused_and_text_is_served():
-    sizes = {"query_pre_attn_scalar": 8, "sliding_window": 7}
-    kinds = {"layer_types": ["sliding_attention", "full_attention"]}
-    config = transformers.AutoConfig.for_model(
-        "gemma3",
-        text_config=TEXT | sizes | kinds,
-        vision_config=SIZES | LAYERS | {"image_size": 8},
-        mm_tokens_per_image=GRID,
-        image_token_index=IMAGE,
-        boi_token_index=START,
-        eoi_token_index=END,
-    )
+    sizes = dict(query_pre_attn_scalar=8, sliding_window=7)
+    tokens = dict(image_token_index=IMAGE, boi_token_index=START, eoi_token_index=END)
+    settings = both(sizes | dict(layer_types=TURNS), LAYERS | dict(image_size=8), **tokens)
+    config = transformers.AutoConfig.for_model("gemma3", **settings, mm_tokens_per_image=GRID)
     model = with_random_weights(config, transformers.AutoModelForImageTextToText)
     ids, mask, looked = prompt("gemma3", True, False)
     looked["token_type_ids"] = (ids == IMAGE).long()

@@ -14,7 +14,7 @@ import optimized
 import reference
 from spec_tests.accuracy import assert_equal
 from spec_tests.internal.models.random_model import (
-    ASKED,
+    CHOSEN,
     KEYED,
     gates,
     generate,
@@ -59,8 +59,8 @@ STORED: dict[str, tuple] = {
 CODED = ("snapkv+hubkv@layer>kivi-4", "kvzip>gear", "streaming_llm>kcvt-4")
 LEFT: dict[str, tuple] = {name: (name, HALF) for name in CODED}
 SYSTEMS = EXACT | EVICTING | DECODING | STORED | LEFT
-SOME = ("full", "nothing evicted", "kvzip+hubkv", "snapkv+graphkv", "h2o+hubkv, again", "hex")
-SOME += ("h2o+hubkv, never", "hex of all at once", "gear")
+COMMON = ("full", "nothing evicted", "kvzip+hubkv", "snapkv+graphkv", "h2o+hubkv, again", "hex")
+COMMON += ("h2o+hubkv, never", "hex of all at once", "gear")
 """The cases of all architectures; Llama has every case."""
 
 
@@ -73,16 +73,16 @@ def cases(*groups: dict[str, tuple], both: bool = False) -> list[tuple[str, str,
         for turn, case in enumerate(names)
         for padded in twice or [bool(turn % 2)]
     ]
-    for turn, kind in enumerate(ASKED[1:]):
-        served = SOME if kind in KEYED else WHOLE | EVICTING
-        listed = [case for case in names if case in SOME and case in served]
+    for turn, kind in enumerate(CHOSEN[1:]):
+        served = COMMON if kind in KEYED else WHOLE | EVICTING
+        listed = [case for case in names if case in COMMON and case in served]
         start = turn % max(1, len(listed))
         chosen = listed if thorough else (listed[start:] + listed[:start])[: 1 + both]
         found += [(kind, case, bool((turn + n) % 2)) for n, case in enumerate(chosen)]
     return found
 
 
-def of(*groups: dict[str, tuple], both: bool = False):
+def for_cases(*groups: dict[str, tuple], both: bool = False):
     """Run a test for cases of some groups."""
     return pytest.mark.parametrize(("kind", "case", "padded"), cases(*groups, both=both))
 
@@ -122,7 +122,7 @@ def entries(cache) -> list:
     return [[vars(layer).get(name) for name in names] for layer in cache.layers]
 
 
-@of(EXACT, both=True)
+@for_cases(EXACT, both=True)
 def test_what_loses_nothing_answers_turn_by_turn_as_the_model_does(kind, case, padded):
     ids, mask = batch(padded)
     cache = read(kind, case, ids, mask)
@@ -134,7 +134,7 @@ def test_what_loses_nothing_answers_turn_by_turn_as_the_model_does(kind, case, p
         mask = torch.cat([mask, torch.ones(2, NEW + 3).long()], 1)
 
 
-@of(WHOLE, both=True)
+@for_cases(WHOLE, both=True)
 def test_beams_over_a_whole_cache_are_those_of_the_model(kind, case, padded):
     ids, mask = batch(padded)
     cache, how = read(kind, case, ids, mask), dict(num_beams=3, num_return_sequences=2)
@@ -142,7 +142,7 @@ def test_beams_over_a_whole_cache_are_those_of_the_model(kind, case, padded):
     assert_equal(generate(attached(kind), ids, mask, cache, **how), expected)
 
 
-@of(SYSTEMS)
+@for_cases(SYSTEMS)
 def test_a_question_is_read_at_once_as_token_by_token(kind, case, padded):
     ids, mask = batch(padded, 9)
     at_once, by_one = (read(kind, case, ids[:, :LENGTH], mask[:, :LENGTH]) for _ in range(2))
@@ -153,7 +153,7 @@ def test_a_question_is_read_at_once_as_token_by_token(kind, case, padded):
     assert_equal(*texts)
 
 
-@of(WHOLE, EVICTING)
+@for_cases(WHOLE, EVICTING)
 def test_the_last_token_of_an_answer_is_read_again_where_no_new_one_follows(kind, case, padded):
     ids, mask = batch(padded)
     cache = read(kind, case, ids, mask)
@@ -176,10 +176,10 @@ def test_a_row_is_what_it_is_alone(kind, case):
     rows = [0, 1] if case in EVICTING or kind == "lfm2" else [0, 1, 0]
     ids, mask = ids[rows], mask[rows]
     mask[2:, :-1] = 0
-    questions, there = batch(False, 9)[0][rows, -9:], torch.ones(len(rows), 9).long()
+    questions, present = batch(False, 9)[0][rows, -9:], torch.ones(len(rows), 9).long()
     if kind == "llama" and case not in DECODING:  # padding is no token of a window or a state
-        there[0, :5] = 0
-    every, flags = torch.cat([ids, questions], 1), torch.cat([mask, there], 1)
+        present[0, :5] = 0
+    every, flags = torch.cat([ids, questions], 1), torch.cat([mask, present], 1)
     together = generate(attached(kind), every, flags, read(kind, case, ids, mask))
     for row in range(2 if case in DECODING else len(rows)):
         prompt = ids[row : row + 1, mask[row].bool()]
@@ -192,17 +192,17 @@ def test_a_row_is_what_it_is_alone(kind, case):
 WINDOWED = ("gemma2", "gpt_oss", "gemma4_text")
 
 
-@of(WHOLE, EVICTING)
+@for_cases(WHOLE, EVICTING)
 def test_a_row_that_ended_early_goes_on_without_what_it_said_after_its_end(kind, case, padded):
     if kind == "lfm2":  # a state cannot forget
         return
-    said, lost, (ids, mask) = 6, 4, batch(padded, 9)
+    answered, lost, (ids, mask) = 6, 4, batch(padded, 9)
     cache = read(kind, case, ids[:, :LENGTH], mask[:, :LENGTH])
-    for stop in range(LENGTH + 1, LENGTH + said + 1):
+    for stop in range(LENGTH + 1, LENGTH + answered + 1):
         attached(kind)(
             ids[:, stop - 1 : stop], attention_mask=mask[:, :stop], past_key_values=cache
         )
-    mask[0, LENGTH + said - lost : LENGTH + said] = 0
+    mask[0, LENGTH + answered - lost : LENGTH + answered] = 0
     together = generate(attached(kind), ids, mask, cache)
     if case in WHOLE:
         assert_equal(together, generate(stock(kind), ids, mask))
@@ -239,7 +239,7 @@ def saved(cache):
     return torch.load(file, weights_only=False)
 
 
-@of(SYSTEMS)
+@for_cases(SYSTEMS)
 def test_questions_that_are_undone_and_copies_leave_no_trace(kind, case, padded):
     ids, mask = batch(padded, 3)
     cache = read(kind, case, ids[:, :LENGTH], mask[:, :LENGTH])
@@ -262,7 +262,7 @@ def test_questions_that_are_undone_and_copies_leave_no_trace(kind, case, padded)
     assert_equal(generate(attached(kind), ids, mask, cache), answers[0])
 
 
-@of(EVICTING, DECODING, STORED, LEFT, both=True)
+@for_cases(EVICTING, DECODING, STORED, LEFT, both=True)
 def test_both_implementations_hold_the_same_in_fewer_bytes(kind, case, padded):
     ids, mask = batch(padded)
     options = {kv: {} for kv in (reference, optimized)}
@@ -279,7 +279,7 @@ def test_both_implementations_hold_the_same_in_fewer_bytes(kind, case, padded):
     assert_equal(*(generate(attached(kind), ids, mask, copied) for copied in copies))
 
 
-@of(EVICTING, {"hex": STORED["hex"]})
+@for_cases(EVICTING, {"hex": STORED["hex"]})
 def test_a_prompt_in_chunks_leaves_what_the_whole_one_does(kind, case, padded):
     ids, mask = batch(padded, 3)
     texts = [
@@ -289,7 +289,7 @@ def test_a_prompt_in_chunks_leaves_what_the_whole_one_does(kind, case, padded):
     assert_equal(*texts)
 
 
-@of(DECODING)
+@for_cases(DECODING)
 def test_no_head_holds_more_than_its_target_and_an_interval(kind, case, padded):
     ids, mask = batch(padded)
     cache = read(kind, case, ids, mask)
@@ -304,7 +304,7 @@ def test_no_head_holds_more_than_its_target_and_an_interval(kind, case, padded):
     assert all(float(count.float().mean(-1).max()) < most for count in counts)
 
 
-@of(EXACT, EVICTING, DECODING, STORED)
+@for_cases(EXACT, EVICTING, DECODING, STORED)
 def test_a_cache_that_is_reset_knows_nothing_of_what_it_read(kind, case, padded):
     ids, mask = batch(padded)
     cache, other = read(kind, case, ids, mask), read(kind, case, ids.flip(1), torch.ones_like(mask))
@@ -324,7 +324,7 @@ def test_a_cache_that_is_reset_knows_nothing_of_what_it_read(kind, case, padded)
 ROWS = torch.tensor([1, 0, 1])
 
 
-@of(WHOLE, EVICTING, both=True)
+@for_cases(WHOLE, EVICTING, both=True)
 def test_rows_that_are_taken_go_on_as_though_they_had_been_read(kind, case, padded):
     ids, mask = batch(padded)
     taken = read(kind, case, ids, mask)

@@ -1,5 +1,7 @@
 """Mistakes that users make with `compressed`, each with its error message."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -40,191 +42,118 @@ def model_with_images():
     return transformers.AutoModelForCausalLM.from_config(config).eval()
 
 
-SNAPKV = dict(system="snapkv", ratio=0.5)
-# What the message says, and the inputs of `compressed`.
+CALL: dict = dict(system="snapkv", input_ids=IDS, ratio=0.5)
+# What the message says, and what differs from `compressed(model, "snapkv", ids, ratio=0.5)`.
 OF_TYPE: dict[str, dict] = {
-    "got 'compression_ratio': the share that is removed is `ratio`": dict(
-        system="snapkv", compression_ratio=0.5
+    "'compression_ratio': the share that is removed is `ratio`": dict(compression_ratio=0.5),
+    "'window': settings of snapkv go to settings={'window': ...}": dict(window=16),
+    "got 'ratoi': did you mean 'ratio'?": dict(ratoi=0.5),
+    "'inputs_embeds': leave it out, since": dict(inputs_embeds=torch.zeros(1, 4, 32)),
+    "got 'xyz': options are ratio, keep, interval, refined, settings": dict(xyz=1),
+    "must be given: `compressed(model, system, **tokenizer(text": dict(input_ids=None),
+    "got a torch.int64 tensor: pass ids after it, `compressed(model, ": dict(system=IDS),
+    "got dict: pass inputs after it, `compressed(model, ": dict(system=dict(input_ids=IDS)),
+    "got LlamaForCausalLM: pass the model before it": dict(system=stock_model("llama")),
+    "a dictionary, such as {'window': 16}, got ['window']": dict(settings=["window"]),
+    "window must be an integer, got '8'": dict(settings={"window": "8"}),
+    "the tokenizer object of the model as tokenizer, got 'gpt2'": dict(
+        system="kvzip", settings={"tokenizer": "gpt2"}
     ),
-    "got 'window': settings of snapkv go to settings={'window': ...}": dict(SNAPKV, window=16),
-    "got 'ratoi': did you mean 'ratio'?": dict(system="snapkv", ratoi=0.5),
-    "got 'inputs_embeds': leave it out, since `compressed` reads ids": dict(
-        SNAPKV, inputs_embeds=torch.zeros(1, 4, 32)
-    ),
-    "got 'xyz': options are ratio, keep, interval, refined, settings, chunk, reading, kv": dict(
-        SNAPKV, xyz=1
-    ),
-    "must be given: `compressed(model, system, **tokenizer(text, return_tensors='pt'))`": dict(
-        SNAPKV, input_ids=None
-    ),
-    "got a torch.int64 tensor: pass ids after it, `compressed(model, 'kvzip+hubkv', ids, rat": dict(
-        system=IDS, ratio=0.5
-    ),
-    (
-        "got dict: pass inputs after it, `compressed(model, 'kvzip+hubkv', **inputs, ratio=0.75)`"
-    ): dict(system=dict(input_ids=IDS), ratio=0.5),
-    "a Scorer or a HexConfig, got LlamaForCausalLM: pass the model before it": dict(
-        system=stock_model("llama"), ratio=0.5
-    ),
-    "settings must be a dictionary, such as {'window': 16}, got ['window']": dict(
-        SNAPKV, settings=["window"]
-    ),
-    "window must be an integer, got '8'": dict(SNAPKV, settings={"window": "8"}),
-    "settings of kvzip must have the tokenizer object of the model as tokenizer, got 'gpt2'": dict(
-        system="kvzip", ratio=0.5, settings={"tokenizer": "gpt2"}
-    ),
-    "got 'hubkv': settings are given as `HubSettings(gamma=0.9)`, and a name behind the scor": dict(
-        SNAPKV, refined="hubkv"
-    ),
-    "a head keeps, got 10.5: the share that is removed is": dict(system="snapkv", keep=10.5),
-    "kv must be the module `reference` or `optimized`, got 'reference'": dict(
-        SNAPKV, kv="reference"
-    ),
-    "attention_mask must be a tensor, got ndarray": dict(
-        system="full", attention_mask=prompts()[1].numpy()
-    ),
+    "got 'hubkv': settings are given as `HubSettings(gamma=0.9)`": dict(refined="hubkv"),
+    "a head keeps, got 10.5: the share that is removed is": dict(ratio=None, keep=10.5),
+    "must be the module `reference` or `optimized`, got 'reference'": dict(kv="reference"),
+    "must be a tensor, got ndarray": dict(attention_mask=prompts()[1].numpy()),
     "system must be a name, a Scorer or a HexConfig, got 3": dict(system=3),
 }
+HEAVY: dict = dict(system="h2o", ratio=None, keep=8, interval=4)
 OF_VALUE: dict[str, dict] = {
-    "got 'kvzip+hubvk': did you mean 'kvzip+hubkv'?": dict(system="kvzip+hubvk", ratio=0.5),
-    "got 'snap-kv': did you mean 'snapkv'?": dict(system="snap-kv", ratio=0.5),
-    "'kvzip+hubkv' must be given one of ratio and keep, got ratio=None and keep=None": dict(
-        system="kvzip+hubkv"
+    "got 'kvzip+hubvk': did you mean 'kvzip+hubkv'?": dict(system="kvzip+hubvk"),
+    "got 'snap-kv': did you mean 'snapkv'?": dict(system="snap-kv"),
+    "must be given one of ratio and keep, got ratio=None and keep=None": dict(ratio=None),
+    "must be given one of ratio and keep, got ratio=0.5 and keep=8": dict(keep=8),
+    "neither ratio nor keep, got ratio=0.5 and keep=None: it evicts": dict(system="hex-4"),
+    "ratio must be at least 0 and below 1, got 1.0: it is the share": dict(ratio=1.0),
+    "got (24,), torch.int64: `input_ids[None]` is a batch of one": dict(input_ids=IDS[0]),
+    "not empty, got str: `tokenizer(text, return_tensors='pt')`": dict(input_ids="Hello"),
+    "got BatchEncoding: unpack what a tokenizer returns": dict(
+        input_ids=transformers.BatchEncoding(dict(input_ids=IDS))
     ),
-    "'snapkv' must be given one of ratio and keep, got ratio=0.5 and keep=8": dict(SNAPKV, keep=8),
-    "must be given neither ratio nor keep, got ratio=0.5 and keep=None: it evicts nothing": dict(
-        system="hex-4", ratio=0.5
+    "(batch, tokens), not empty, got (2, 24), torch.bool": dict(input_ids=IDS.bool()),
+    "got 0 after 1 at position 19: set `tokenizer.padding_side = 'left'`": dict(
+        attention_mask=prompts()[1].flip(-1)
     ),
-    "ratio must be at least 0 and below 1, got 1.0: it is the share that is removed": dict(
-        system="snapkv", ratio=1.0
-    ),
-    "got (24,), torch.int64: `input_ids[None]` is a batch of one prompt": dict(
-        SNAPKV, input_ids=IDS[0]
-    ),
-    "not empty, got str: `tokenizer(text, return_tensors='pt')` returns such": dict(
-        SNAPKV, input_ids="Hello"
-    ),
-    (
-        "got BatchEncoding: unpack what a tokenizer returns, `compressed(model, system, **inputs)`"
-    ): dict(SNAPKV, input_ids=transformers.BatchEncoding(dict(input_ids=IDS))),
-    "(batch, tokens), not empty, got (2, 24), torch.bool": dict(SNAPKV, input_ids=IDS.bool()),
-    "left of each row, got 0 after 1 at position 19: set `tokenizer.padding_side = 'left'`": dict(
-        SNAPKV, attention_mask=prompts()[1].flip(-1)
-    ),
-    "reading must be one of 'letter', 'remedied', got 'literal'": dict(SNAPKV, reading="literal"),
+    "reading must be one of 'letter', 'remedied', got": dict(reading="literal"),
     "settings of kivi-2 must be left out, got window": dict(
-        system="kivi-2", settings={"window": 8}
+        system="kivi-2", ratio=None, settings={"window": 8}
     ),
-    "snapkv must be one of kernel, pooling, window, got 'widow': did you mean 'window'?": dict(
-        SNAPKV, settings={"widow": 8}
+    "one of kernel, pooling, window, got 'widow': did you mean": dict(settings={"widow": 8}),
+    "got 'kivi4': did you mean 'kivi-4'?": dict(system="snapkv>kivi4"),
+    "keep must have one entry for each of 2 layers, got 1": dict(ratio=None, keep=[8]),
+    "got 'snapkv@heads': snapkv has @head, @layer, @model": dict(system="snapkv@heads"),
+    "must be one of 'fastkvzip', 'h2o', 'knorm', 'streaming_llm', got": HEAVY
+    | dict(system="snapkv"),
+    "interval must be >= 1, got 0": HEAVY | dict(interval=0),
+    "interval must be None for 'knorm+hubkv', got 4: negative": HEAVY | dict(system="knorm+hubkv"),
+    "chunk must be None with an interval, got 8: the prompt is read": HEAVY | dict(chunk=8),
+    "interval must be None for 'hex-4', got 4: codes are not": HEAVY | dict(system="hex-4"),
+    "got none: train them with `optimized.models.fastkvzip_gates": dict(system="fastkvzip"),
+    "chunk must be None for 'gear', got 8": dict(system="gear", ratio=None, chunk=8),
+    "vocabulary, 0 to 60, got 160: is the tokenizer this": dict(input_ids=IDS + 100),
+    "1 at tokens, which each row has, and 0 at padding, got values": dict(
+        attention_mask=torch.zeros(2, TOKENS).long()
     ),
-    "kivi-2, kivi-4, gear, got 'kivi4': did you mean 'kivi-4'?": dict(
-        system="snapkv>kivi4", ratio=0.5
-    ),
-    "keep must have one entry for each of 2 layers, got 1": dict(system="snapkv", keep=[8]),
-    "got 'snapkv@heads': snapkv has @head, @layer, @model": dict(system="snapkv@heads", ratio=0.5),
-    "an interval must be one of 'fastkvzip', 'h2o', 'knorm', 'streaming_llm', got 'snapkv'": dict(
-        system="snapkv", keep=8, interval=4
-    ),
-    "interval must be >= 1, got 0": dict(system="h2o", keep=8, interval=0),
-    "interval must be None for 'knorm+hubkv', got 4: negative scores are not refined": dict(
-        system="knorm+hubkv", keep=8, interval=4
-    ),
-    "chunk must be None with an interval, got 8: the prompt is read in one call": dict(
-        system="h2o", keep=8, interval=4, chunk=8
-    ),
-    "interval must be None for 'hex-4', got 4: codes are not compressed again": dict(
-        system="hex-4", keep=8, interval=4
-    ),
-    (
-        "got none: train them with `optimized.models.fastkvzip_gates.learn_gates(model, prompts)`"
-    ): dict(system="fastkvzip", keep=8),
-    "chunk must be None for 'gear', got 8: the prompt is read in one call": dict(
-        system="gear", chunk=8
-    ),
-    "vocabulary, 0 to 60, got 160: is the tokenizer this model's?": dict(
-        system="full", input_ids=IDS + 100
-    ),
-    (
-        "attention_mask must be 1 at tokens, which each row has, and 0 at padding, got values of 0"
-    ): dict(system="full", attention_mask=torch.zeros(2, TOKENS).long()),
     "ids of kvzip's request must be in the model's vocabulary, 0 to 60, got 999": dict(
-        system="kvzip", ratio=0.5, settings={"prompt": [1, 999]}
+        system="kvzip", settings={"prompt": [1, 999]}
     ),
-    "refined.kind must be 'kk', 'kv' or 'vv' for 'h2o', got 'qk'": dict(
-        system="h2o", keep=8, interval=4, refined=optimized.GraphSettings(8, kind="qk")
+    "refined.kind must be 'kk', 'kv' or 'vv' for 'h2o', got 'qk'": HEAVY
+    | dict(refined=optimized.GraphSettings(8, kind="qk")),
+    "holds data, got meta: `input_ids.to(model.device)`": dict(input_ids=IDS.to("meta")),
+    "system must be a known name, got 'snapkv+hub'": dict(system="snapkv+hub"),
+    "keep must be >= 1, got 0": dict(ratio=None, keep=0),
+    "h2o with an interval must be left out, got recent": HEAVY | dict(settings={"recent": 5}),
+    "must be None for 'kcvt-3', which has no scores to refine, got HubSettings": dict(
+        system="kcvt-3", ratio=None, refined=optimized.HubSettings()
     ),
-    "on a device that holds data, got meta: `input_ids.to(model.device)`": dict(
-        system="full", input_ids=IDS.to("meta")
+    "settings of graphkv for 'snapkv+graphkv', got settings of hubkv": dict(
+        system="snapkv+graphkv", refined=optimized.HubSettings()
     ),
-    "system must be a known name, got 'snapkv+hub'": dict(system="snapkv+hub", ratio=0.5),
-    "keep must be >= 1, got 0": dict(system="snapkv", keep=0),
-    "settings of h2o with an interval must be left out, got recent": dict(
-        system="h2o", keep=5, interval=4, settings={"recent": 5}
+    "ratio must be at least 0 and below 1, got 1.0": dict(ratio=[0.5, 1.0]),
+    "which shares the budget among layers itself": dict(
+        system="pyramidkv", ratio=None, keep=[4, 4]
     ),
-    "refined must be None for 'kcvt-3', which has no scores to refine, got HubSettings": dict(
-        system="kcvt-3", refined=optimized.HubSettings()
-    ),
-    "refined must be settings of graphkv for 'snapkv+graphkv', got settings of hubkv": dict(
-        system="snapkv+graphkv", ratio=0.5, refined=optimized.HubSettings()
-    ),
-    "ratio must be at least 0 and below 1, got 1.0": dict(system="snapkv", ratio=[0.5, 1.0]),
-    "one number for 'pyramidkv', which shares the budget among layers itself": dict(
-        system="pyramidkv", keep=[4, 4]
-    ),
-    "ratio and keep must be one number with an interval, got one per layer": dict(
-        system="h2o", keep=[4, 4], interval=4
-    ),
+    "must be one number with an interval, got one per layer": HEAVY | dict(keep=[4, 4]),
     "system must evict before '>', got 'gear>kivi-4'": dict(system="gear>kivi-4"),
-    "interval must be None for 'h2o>kivi-4'": dict(system="h2o>kivi-4", keep=4, interval=4),
-    "`optimized.hex_preset('HEX-3')._replace(near=True)` in place of 'hex-3' for the nearest": dict(
-        system="hex-3"
-    ),
+    "interval must be None for 'h2o>kivi-4'": HEAVY | dict(system="h2o>kivi-4"),
+    "_replace(near=True)` in place of 'hex-3'": dict(system="hex-3", ratio=None),
 }
 NO_MODEL: dict = {
     "got 'meta-llama/Llama-3.2-1B'": lambda: "meta-llama/Llama-3.2-1B",
-    "got LlamaModel: load it with `AutoModelForCausalLM.from_pretrained`": lambda: (
-        stock_model("llama").model
-    ),
-    "LlamaForCausalLM'>: load it with `AutoModelForCausalLM.from_pretrained`": lambda: (
-        transformers.LlamaForCausalLM
-    ),
+    "got LlamaModel: load it with `AutoModelForCausalLM": lambda: stock_model("llama").model,
+    "LlamaForCausalLM'>: load it with": lambda: transformers.LlamaForCausalLM,
 }
 UNUSABLE: dict = {
     "model must be whole in one process, got weights that are sharded over ranks": sharded_model,
     "model must have weights, got a model on the device 'meta'": model_on_meta,
 }
-MORE = prompts(4)[0]
+LONGER = prompts(4)[0]
 LATER: dict = {
-    "input_ids must begin with the 24 tokens that the cache has seen, got 4 in all: pass": dict(
-        inputs=MORE[:, TOKENS:]
-    ),
-    "input_ids must begin with the tokens that the cache has seen, got others: append": dict(
-        inputs=MORE.flip(1)
-    ),
-    "cache has seen, padding included, got another: pass the mask to `compressed`, too": dict(
-        attention_mask=prompts(4)[1]
-    ),
+    "with the 24 tokens that the cache has seen, got 4 in all": dict(inputs=LONGER[:, TOKENS:]),
+    "with the tokens that the cache has seen, got others": dict(inputs=LONGER.flip(1)),
+    "seen, padding included, got another: pass the mask to": dict(attention_mask=prompts(4)[1]),
     "padding included, got another: pass the mask to `compressed`, too": dict(
         inputs=IDS, attention_mask=prompts()[1]
     ),
-    "attention_mask must have a flag for each of the 28 ids, got 5": dict(
-        attention_mask=torch.ones(2, 5)
+    "have a flag for each of the 28 ids, got 5": dict(attention_mask=torch.ones(2, 5)),
+    "must be 1 at the last token of each row, got 0: pad questions": dict(
+        attention_mask=torch.ones_like(LONGER) - torch.eye(1, 28).flip(1).long()
     ),
-    (
-        "attention_mask must be 1 at the last token of each row, got 0: pad questions of different"
-    ): dict(attention_mask=torch.ones_like(MORE) - torch.eye(1, 28).flip(1).long()),
-    "output_attentions must be False over a cache of this package, got True: evicted": dict(
+    "must be False over a cache of this package, got True: evicted": dict(
         output_attentions=True, return_dict_in_generate=True
     ),
-    "use_cache must be True with a cache in past_key_values, got False: leave one of the two": dict(
-        use_cache=False
-    ),
-    "`cache_implementation` (used to initialize certain caches) and `past_key_values`": dict(
-        cache_implementation="static"
-    ),
-    "input_ids must have the cache's batch size 2, got 3: `cache.batch_repeat_interleave`": dict(
-        inputs=torch.cat([MORE, MORE[:1]])
+    "must be True with a cache in past_key_values, got False": dict(use_cache=False),
+    "(used to initialize certain caches) and `past_key": dict(cache_implementation="static"),
+    "must have the cache's batch size 2, got 3: `cache.batch_repeat_interleave`": dict(
+        inputs=torch.cat([LONGER, LONGER[:1]])
     ),
 }
 POSITIONS: dict = {
@@ -237,9 +166,7 @@ POSITIONS: dict = {
 @pytest.mark.parametrize("says", OF_TYPE | OF_VALUE)
 def test_a_mistake_is_told_what_is_right(says):
     with pytest.raises(TypeError if says in OF_TYPE else ValueError) as error:
-        models.compressed(
-            attached_model("llama"), **dict(input_ids=IDS) | (OF_TYPE | OF_VALUE)[says]
-        )
+        models.compressed(attached_model("llama"), **CALL | (OF_TYPE | OF_VALUE)[says])
     assert says in str(error.value)
 
 
@@ -255,29 +182,22 @@ def test_a_mistake_in_the_second_line_is_told_what_is_right(says):
     cache = models.compressed(attached_model("llama"), "full", IDS)
     with pytest.raises(ValueError, match=r"must|unsupported") as error:
         attached_model("llama").generate(
-            **dict(inputs=MORE) | LATER[says], past_key_values=cache, max_new_tokens=2
+            **dict(inputs=LONGER) | LATER[says], past_key_values=cache, max_new_tokens=2
         )
     assert says in str(error.value)
 
 
 def test_a_second_question_over_the_same_cache_is_told_of_undone():
-    cache = models.compressed(attached_model("llama"), "snapkv", IDS, ratio=0.5)
+    cache = models.compressed(attached_model("llama"), **CALL)
     how = dict(past_key_values=cache, max_new_tokens=3, do_sample=False)
-    attached_model("llama").generate(MORE, **how)
+    attached_model("llama").generate(LONGER, **how)
     with pytest.raises(ValueError, match=r"got 28 in all: .* use `cache.undone\(\)`"):
-        attached_model("llama").generate(MORE, **how)
-
-
-class Elsewhere:
-    """A model on the meta device, which holds no data."""
-
-    def get_input_embeddings(self):
-        """Return the embedding."""
-        return torch.nn.Embedding(2, 2, device="meta")
+        attached_model("llama").generate(LONGER, **how)
 
 
 def test_ids_on_another_device_are_told_where_to_go():
-    model = Elsewhere()
+    embedding = torch.nn.Embedding(2, 2, device="meta")
+    model = SimpleNamespace(get_input_embeddings=lambda: embedding)
     with pytest.raises(ValueError, match=r"of the model, meta, got cpu: `input_ids.to"):
         checks.require_same_device(model, IDS)
     vars(model)["_hf_hook"] = "moves them"
@@ -289,7 +209,7 @@ def test_positions_that_do_not_count_on_are_told_why(says):
     cache = models.compressed(attached_model("llama"), "full", IDS)
     with pytest.raises(ValueError, match="position_ids must continue after the tokens") as error:
         attached_model("llama")(
-            MORE[:, TOKENS:], position_ids=POSITIONS[says], past_key_values=cache
+            LONGER[:, TOKENS:], position_ids=POSITIONS[says], past_key_values=cache
         )
     assert says in str(error.value)
 
@@ -307,7 +227,7 @@ def test_a_model_that_is_converted_afterwards_does_not_fit_its_cache():
     model = new_model("llama").half().float()  # half precision changes no number
     cache = models.compressed(model, "full", IDS)
     with pytest.raises(ValueError, match=r"type of the cache, torch.float32, got torch.float16"):
-        model.half()(MORE[:, TOKENS:], past_key_values=cache)
+        model.half()(LONGER[:, TOKENS:], past_key_values=cache)
 
 
 def test_attention_that_is_set_afterwards_is_honoured_or_named():
@@ -315,10 +235,10 @@ def test_attention_that_is_set_afterwards_is_honoured_or_named():
     cache = models.compressed(model, "full", IDS)
     model.set_attn_implementation("eager")
     with pytest.raises(ValueError, match="and again after its attention is changed"):
-        model.generate(MORE, past_key_values=cache, max_new_tokens=2)
+        model.generate(LONGER, past_key_values=cache, max_new_tokens=2)
     models.attach(model)
-    assert len(model(MORE, output_attentions=True).attentions) == 2
-    model.generate(MORE, past_key_values=models.compressed(model, "full", IDS), max_new_tokens=2)
+    assert len(model(LONGER, output_attentions=True).attentions) == 2
+    model.generate(LONGER, past_key_values=models.compressed(model, "full", IDS), max_new_tokens=2)
 
 
 @pytest.mark.parametrize("layers", [1, 3])
@@ -326,16 +246,16 @@ def test_a_cache_of_another_depth_is_refused(layers):
     settings = optimized.HexConfig(density=0.0, block=8, recent=2)
     cache = models.HexTransformersCache(configuration("llama", num_hidden_layers=layers), settings)
     with pytest.raises(ValueError, match=f"must have 2 layers, as the model has, got {layers}"):
-        attached_model("llama").generate(MORE, past_key_values=cache, max_new_tokens=2)
+        attached_model("llama").generate(LONGER, past_key_values=cache, max_new_tokens=2)
 
 
 def test_a_model_whose_weights_are_put_away_is_served():
     accelerate = pytest.importorskip("accelerate")
     model = new_model("llama")
-    expected = generate(model, MORE, torch.ones_like(MORE))
+    expected = generate(model, LONGER, torch.ones_like(LONGER))
     model = accelerate.cpu_offload(model, torch.device("cpu"))
     cache = models.compressed(model, "full", IDS)
-    assert torch.equal(generate(model, MORE, torch.ones_like(MORE), cache), expected)
+    assert torch.equal(generate(model, LONGER, torch.ones_like(LONGER), cache), expected)
 
 
 @pytest.mark.parametrize("name", ["compressed", "prefill"])

@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 import optimized
 from spec_tests.internal.models.oracle import Turn, VisibleEntries, assert_logits
 from spec_tests.internal.models.random_model import (
-    ASKED,
+    CHOSEN,
     KEYED,
     TOKENS,
     attached_model,
@@ -118,7 +118,7 @@ def assert_what_is_stored_is_seen(kind: str, story: str, cache, past: Callable) 
     return tuple(turns)
 
 
-@pytest.mark.parametrize(("kind", "story", "ragged"), cross(ASKED, [*STORIES], [False, True]))
+@pytest.mark.parametrize(("kind", "story", "ragged"), cross(CHOSEN, [*STORIES], [False, True]))
 def test_what_survives_an_eviction_is_attended_to_and_nothing_else(kind, story, ragged):
     stops, ids, mask = batch_of(story)
     chunk = 7 if story == "padded" else None
@@ -159,7 +159,7 @@ def test_a_cache_that_decodes_attends_to_the_tokens_it_holds(kind, story, scope)
 
 @pytest.mark.parametrize(
     ("kind", "kind_of_set", "padded"),
-    cross(ASKED, ["dense", "ragged", "recent", "old"], [False, True]),
+    cross(CHOSEN, ["dense", "ragged", "recent", "old"], [False, True]),
 )
 def test_generating_from_the_prompt_alone_reads_its_last_token_again(kind, padded, kind_of_set):
     ids, mask = prompts()

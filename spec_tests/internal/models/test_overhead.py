@@ -41,8 +41,8 @@ def test_a_step_waits_for_a_mask_and_positions_alone(system):
     model, ids = attached_model("llama"), prompts(1)[0]
     how = dict(ratio=0.5) if system == "snapkv" else {}
     cache = models.compressed(model, system, ids[:, :-1], **how)
-    places = torch.full((len(ids), 1), ids.shape[1] - 1)
-    given = dict(attention_mask=torch.ones_like(ids), position_ids=places)
+    positions = torch.full((len(ids), 1), ids.shape[1] - 1)
+    given = dict(attention_mask=torch.ones_like(ids), position_ids=positions)
     with Waits() as waits:
         model(ids[:, -1:], past_key_values=cache, use_cache=True, **given)
     assert waits.count == 2
@@ -70,15 +70,3 @@ def test_a_graph_needs_less_than_twice_the_entries_that_it_chooses_from(reading,
     kept, peak = most_alive(select)
     assert int(kept.sum()) == kept.numel() // 4
     assert peak < 2 * (keys.nbytes + values.nbytes)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("per_head", [False, True], ids=["layer", "head"])
-@pytest.mark.parametrize("tokens", [4096, 16384])
-def test_a_graph_of_few_heads_needs_at_most_twice_the_entries(tokens, per_head, dtype):
-    drawn = torch.Generator().manual_seed(0)
-    keys = torch.randn(1, 2, tokens, 64, generator=drawn).to(dtype)
-    scores = torch.rand(1, 2, tokens, generator=drawn)
-    graph = dict(keep=tokens // 16, count=16, per_head=per_head)
-    _, peak = most_alive(partial(optimized.graphkv_refine, scores, keys, **graph))
-    assert peak <= 2 * (2 * keys.nbytes)

@@ -134,9 +134,9 @@ def test_kvzip_hears_the_model_repeat_what_it_read():
             expected = reference.kvzip_chunk(
                 step.queries[:1, :, TOKENS:], context, repeated, index, chunk
             )
-            here = slice(4 + index * chunk, 4 + (index + 1) * chunk)
-            mine = scored.scores[..., here].argsort(-1)
-            assert_equal(mine, expected[..., here].argsort(-1))
+            chunk_tokens = slice(4 + index * chunk, 4 + (index + 1) * chunk)
+            mine = scored.scores[..., chunk_tokens].argsort(-1)
+            assert_equal(mine, expected[..., chunk_tokens].argsort(-1))
 
 
 @pytest.mark.parametrize("kind", ["llama", "gemma2", "gpt_oss"])
@@ -196,7 +196,7 @@ def test_the_first_and_the_last_tokens_are_held_while_decoding():
     logits_after(model, cache, ids, torch.ones_like(mask), 10)
     for layer in cache.layers:
         view = optimized.decoding_read(layer.held)
-        for places, present in zip(view.positions[0], view.present[0], strict=True):
-            first, last = places[present].sort().values.tensor_split([4])
+        for positions, present in zip(view.positions[0], view.present[0], strict=True):
+            first, last = positions[present].sort().values.tensor_split([4])
             assert first.tolist() == [0, 1, 2, 3]
             assert last.tolist() == [*range(TOKENS + 9 - len(last), TOKENS + 9)]

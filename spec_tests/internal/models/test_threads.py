@@ -25,14 +25,14 @@ def test_a_call_that_runs_while_another_thread_attaches_stays_causal(layer):
 
     def meet(*_):
         """Continue the call in the middle of the check, and the check after the call."""
-        if get_ident() != here:
+        if get_ident() != main_thread:
             arrived.set()
             checking.wait(60)
         elif not checking.is_set():
             checking.set()
             calls[0].result(60)
 
-    here = get_ident()
+    main_thread = get_ident()
     model.model.layers[layer].register_forward_pre_hook(meet)
     with ThreadPoolExecutor(1) as pool:
         calls.append(pool.submit(logits, model, ids))

@@ -4,10 +4,10 @@ import doctest
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from subprocess import PIPE, CompletedProcess, Popen
+from typing import Any
 
 import pytest
 
@@ -33,25 +33,6 @@ misspelt = SimpleNamespace(hub_msk=every_token)
 """
 
 
-def docs_submission() -> str:
-    """Return the module that the docs print as a complete submission."""
-    page = (ROOT / "docs" / "conformance.md").read_text()
-    return "".join(example.source for example in doctest.DocTestParser().get_examples(page))
-
-
-def holds_tests(path) -> bool:
-    """Whether pytest collects tests from a path."""
-    return path.is_dir() or path.name.startswith("test_")
-
-
-class Ended(NamedTuple):
-    """The exit status and output of a run of the suite."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
 @pytest.fixture(scope="session")
 def node():
     """The path of the node that pip installs."""
@@ -61,10 +42,11 @@ def node():
 
 @pytest.fixture(scope="session")
 def elsewhere(tmp_path_factory):
-    """A folder with a module `theirs`, and with `docs_submission`, the module in the docs."""
-    folder = tmp_path_factory.mktemp("elsewhere")
+    """A folder with a module `theirs`, and with `printed`, the submission that the docs print."""
+    folder, page = tmp_path_factory.mktemp("elsewhere"), (ROOT / "docs/conformance.md").read_text()
+    printed = (example.source for example in doctest.DocTestParser().get_examples(page))
     (folder / "theirs.py").write_text(MODULE)
-    (folder / "printed.py").write_text(docs_submission())
+    (folder / "printed.py").write_text("".join(printed))
     return folder
 
 
@@ -72,21 +54,22 @@ def elsewhere(tmp_path_factory):
 def suite(elsewhere):
     """Return a function that runs the suite from another folder, in one process for all runs."""
     command = [sys.executable, "-m", "spec_tests.internal.project.suite_worker"]
-    place = os.environ | {"PYTHONPATH": str(ROOT)}
-    pipes: dict[str, Any] = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    with subprocess.Popen(command, cwd=elsewhere, env=place, **pipes) as runs:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    pipes: dict[str, Any] = dict(stdin=PIPE, stdout=PIPE, text=True)
+    with Popen(command, cwd=elsewhere, env=environment, **pipes) as runs:
         assert runs.stdin
         assert runs.stdout
         answers = iter(runs.stdout)
 
-        def run(*words: str, only=("hubkv",), xfails: str = "") -> Ended:
+        def run(*words: str, only=("hubkv",), xfails: str = "") -> CompletedProcess[str]:
             (elsewhere / "xfails.txt").write_text(xfails)
             # collecting tests that are not run would take most of the time
             others = (path for path in HERE.iterdir() if only and path.name not in only)
-            words += tuple(f"--ignore={path}" for path in others if holds_tests(path))
+            tests = (path for path in others if path.is_dir() or path.name.startswith("test_"))
+            words += tuple(f"--ignore={path}" for path in tests)
             words += ("--xfails", "xfails.txt") if xfails else ()
             print(json.dumps(words), file=runs.stdin, flush=True)
-            return Ended(*json.loads(next(answers)))
+            return CompletedProcess(words, *json.loads(next(answers)))
 
         yield run
         runs.stdin.close()

@@ -51,29 +51,21 @@ def published() -> dict[str, Published]:
     return {path: Published(version, digest) for version, digest, path in lines}
 
 
-def removed(changelog: str) -> str:
-    """Return the sections `### Removed` of a changelog."""
-    sections = changelog.split("\n### ")
-    return "\n".join(text.partition("\n## ")[0] for text in sections if text.startswith("Removed"))
-
-
 def silent_changes(now: dict[str, str], before: dict[str, Published], changelog: str) -> list[str]:
     """Return the published vectors that changed or are missing, and are not listed as removed."""
-    told = removed(changelog)
-    return [
-        path
-        for path, (_, digest) in before.items()
-        if now.get(path) != digest and f"`{path}`" not in told
-    ]
+    sections = (text.partition("\n## ")[0] for text in changelog.split("\n### "))
+    removed = " ".join(text for text in sections if text.startswith("Removed"))
+    changed = (path for path, (_, digest) in before.items() if now.get(path) != digest)
+    return [path for path in changed if f"`{path}`" not in removed]
 
 
 def record() -> None:
     """Add a line for each vector that no version has published."""
-    version, known = suite_version(), published()
-    new = {path: Published(version, of) for path, of in digests().items() if path not in known}
-    lines = (f"{version} {digest} {path}\n" for path, (version, digest) in (known | new).items())
+    version, before = suite_version(), published()
+    new = {path: Published(version, now) for path, now in digests().items() if path not in before}
+    lines = (f"{version} {digest} {path}\n" for path, (version, digest) in (before | new).items())
     write_atomically(FILE, "".join(lines))
-    print(f"{len(new)} new vectors, {len(known)} published before")
+    print(f"{len(new)} new vectors, {len(before)} published before")
 
 
 if __name__ == "__main__":

@@ -19,11 +19,10 @@ def drawn(dtype, *shape, seed=0):
     return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_attention_in_another_order_is_right_and_a_slip_is_wrong(dtype, seed):
+def test_attention_in_another_order_is_right_and_a_slip_is_wrong(dtype):
     names = ("queries", "keys", "values")
-    inputs = {name: drawn(dtype, 2, 20, 8, seed=seed + i) for i, name in enumerate(names)}
+    inputs = {name: drawn(dtype, 2, 20, 8, seed=seed) for seed, name in enumerate(names)}
     wide = [x.to(torch.promote_types(dtype, torch.float32)) for x in inputs.values()]
     fused = F.scaled_dot_product_attention(*wide, is_causal=True).to(dtype)
     assert_as_accurate(fused, reference.attention, inputs)
@@ -51,15 +50,8 @@ def test_where_two_candidates_lie_within_rounding_of_each_other_either_is_kept()
 
     assert not torch.equal(best(parts), other(parts))
     assert_as_accurate(other(parts), best, dict(parts=parts))
-
-
-def test_equal_candidates_stay_equal():
-    def best(scores):
-        return reference.retain(scores / 3, keep=1)
-
-    scores = torch.tensor([0.7, 0.7, 0.1])
-    with pytest.raises(AssertionError):
-        assert_as_accurate(torch.tensor([False, True, False]), best, dict(scores=scores))
+    with pytest.raises(AssertionError):  # of equal candidates the first
+        assert_as_accurate(torch.tensor([False, True]), best, dict(parts=parts[:1].repeat(2, 1)))
 
 
 def test_a_low_rank_factor_may_be_of_another_sign():
@@ -80,29 +72,15 @@ def test_half_precision_is_rounded_once():
         assert_close(two_off + (two_off - beside), 1 / 3, scale=0.0)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-def test_noise_moves_what_rounds_by_one_unit_and_equal_results_alike(dtype):
-    x = drawn(dtype, 1000).abs() + 1
+def test_noise_moves_what_rounds_by_one_unit_and_equal_results_alike():
+    """`spec_tests.variants` checks that it leaves copies, counts, ties and exact sums alone."""
+    x = drawn(torch.float32, 1000).abs() + 1
     with Noise(1):
         thirds, again = x / 3, x.clone() / 3
     moved = (thirds - x / 3).abs() / (x / 3)
     assert torch.equal(thirds, again)
-    assert (moved <= torch.finfo(dtype).eps).all()
+    assert (moved <= torch.finfo(x.dtype).eps).all()
     assert (moved > 0).float().mean() > 0.9
-
-
-def test_noise_leaves_copies_counts_ties_and_sums_on_a_grid_alone():
-    grid = torch.arange(12.0) / 16
-    with Noise(1):
-        assert torch.equal(grid.sum(), torch.tensor(66 / 16))
-        assert torch.equal(grid * 0.5, grid / 2)
-        assert torch.equal(grid - grid, torch.zeros(12))
-        assert torch.equal((grid > 0.5).float().sum(), torch.tensor(3.0))
-        assert torch.equal(torch.where(grid > 0, grid, 1), torch.cat([torch.ones(1), grid[1:]]))
-        thirds, moved = torch.full((5,), 0.7) / 3, drawn(torch.float32, 100)
-        moved += 1 / 3
-    assert (thirds == thirds[0]).all()
-    assert not torch.equal(moved, drawn(torch.float32, 100) + 1 / 3)
 
 
 def test_infinite_results_are_equal():

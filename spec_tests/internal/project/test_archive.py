@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 from jsonschema import Draft202012Validator
-from torch import Tensor
 
 import reference
 from spec_tests.accuracy import Unequal, assert_as_accurate, error_bounds
@@ -30,8 +28,8 @@ from spec_tests.vectors.generate import generated
 from spec_tests.vectors.judge import generated_vectors, judge_trace, judge_vector, traces
 from spec_tests.vectors.traces import as_json
 
-FORM = json.loads((HERE / "vectors.schema.json").read_text())
-WORKED = sorted(HERE.rglob("vectors.json"))
+FORM = Draft202012Validator(json.loads((HERE / "vectors.schema.json").read_text()))
+WORKED = [(file, json.loads(file.read_text())) for file in sorted(HERE.rglob("vectors.json"))]
 
 
 @pytest.fixture(scope="module")
@@ -40,84 +38,63 @@ def found():
     return files()
 
 
-@pytest.fixture(scope="module")
-def archive(found, tmp_path_factory):
+@pytest.fixture
+def archive(found, tmp_path):
     """The folder of an unpacked archive."""
-    folder = tmp_path_factory.mktemp("archive")
     safely: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # from 3.11.4 on
     with tarfile.open(fileobj=BytesIO(packed(found))) as whole:
-        whole.extractall(folder, **safely)
-    return next(folder.iterdir())
+        whole.extractall(tmp_path, **safely)
+    return next(tmp_path.iterdir())
 
 
 @pytest.fixture(scope="module")
 def archived(found):
     """The vectors of the archive."""
-    return [
-        vector
-        for path, content in found.items()
-        if path.startswith("vectors/")
-        for vector in json.loads(content)
-    ]
+    texts = (content for path, content in found.items() if path.startswith("vectors/"))
+    return [vector for text in texts for vector in json.loads(text)]
 
 
 def test_two_archives_have_the_same_bytes(found, tmp_path):
     file = tmp_path / "vectors.tar.gz"
-    said = main([str(file)])
-    assert json.loads(found["manifest.json"])["digest"] in said
+    assert json.loads(found["manifest.json"])["digest"] in main([str(file)])
     assert file.read_bytes() == packed(found)
     assert [*tmp_path.iterdir()] == [file]
 
 
 def test_vectors_and_traces_are_of_the_form_that_the_schema_says(archived):
     """Testing all vectors of the archive would take twenty seconds."""
-    form = Draft202012Validator(FORM)
-    form.validate([*{(one["function"], one["level"]): one for one in archived}.values()])
-    form.validate([trace for trace in traces() if trace["id"] in ("ragged", "decoding")])
-    for file in WORKED:
-        form.validate(json.loads(file.read_text()))
-    assert {spec for one in archived for spec in one["spec"]} <= equations().keys()
-    assert not form.is_valid([archived[0] | {"note": "one word too many"}])
-
-
-def test_a_worked_vector_that_follows_our_random_stream_says_so():
-    for file in WORKED:
-        for case in json.loads(file.read_text()):
+    FORM.validate([*{(case["function"], case["level"]): case for case in archived}.values()])
+    FORM.validate([trace for trace in traces() if trace["id"] in ("ragged", "decoding")])
+    for file, cases in WORKED:
+        FORM.validate(cases)
+        for case in cases:
             drawn = depends_on_random_stream(case["function"], read(case["inputs"]))
             assert case.get("drawn", False) >= drawn, (file, case["id"])
             assert case["function"] in DRAWN or "drawn" not in case, (file, case["id"])
+    assert not FORM.is_valid([archived[0] | {"note": "one word too many"}])
 
 
-def test_the_reference_refuses_every_bad_call(archived):
-    kinds = {"value": ValueError, "type": TypeError}
+def test_a_vector_says_what_its_inputs_are_in_words_that_a_page_explains(found, archived):
     for vector in archived:
+        name, inputs = vector["function"], read(vector["inputs"])
         if vector["level"] == "errors":
-            with pytest.raises(kinds[vector["expected"]["error"]]):
-                getattr(reference, vector["function"])(**read(vector["inputs"]))
-
-
-def test_a_vector_says_what_its_inputs_are(archived):
-    for vector in archived:
-        if vector["level"] != "errors":
-            name, flags = vector["function"], flags_of(vector["function"], read(vector["inputs"]))
-            said = vector["flags"], vector["level"], vector["reading"]
-            assert said == (flags, level_of(flags), readings_of(name)), vector["id"]
-
-
-def test_a_page_explains_every_flag_and_a_vector_has_it(archived):
+            with pytest.raises(dict(value=ValueError, type=TypeError)[vector["expected"]["error"]]):
+                getattr(reference, name)(**inputs)
+        else:
+            flags = flags_of(name, inputs)
+            described = vector["flags"], vector["level"], vector["reading"]
+            assert described == (flags, level_of(flags), readings_of(name)), vector["id"]
     headings = re.findall(r"^## (.*)$", (ROOT / "docs/flags.md").read_text(), re.MULTILINE)
     assert {flag for vector in archived for flag in vector["flags"]} == {*headings}
-
-
-def test_every_reading_has_a_title(found, archived):
-    titles = {one["id"] for one in json.loads(found["readings.json"])}
-    assert {one for case in [*archived, *traces()] for one in case["reading"]} <= titles
+    titles = {reading["id"] for reading in json.loads(found["readings.json"])}
+    assert {name for case in [*archived, *traces()] for name in case["reading"]} <= titles
+    assert {spec for vector in archived for spec in vector["spec"]} <= equations().keys()
 
 
 @pytest.mark.parametrize("name", ["retain", "gear_compress"])
 def test_a_function_gets_vectors_of_results_and_of_refusals(name):
     made = generated(name)
-    Draft202012Validator(FORM).validate(made)
+    FORM.validate(made)
     assert {vector["level"] for vector in made} == {"values", "edges", "errors"}
     for vector in made:
         if vector["level"] != "errors":
@@ -125,17 +102,14 @@ def test_a_function_gets_vectors_of_results_and_of_refusals(name):
     assert any("hunts" in vector for vector in made)
 
 
-def test_every_function_with_a_long_axis_has_a_long_vector_or_agreement():
-    """The first call of a function is the committed one."""
+def test_long_vectors_and_traces_made_anew_are_the_committed_ones():
+    """A function with a long axis has a long vector, its first call, or agreement."""
     for name in INPUTS.keys() - BY_AGREEMENT.keys():
         ids = {vector["id"]: vector["inputs"] for vector in generated_vectors().get(name, [])}
         first = next(long_inputs(name), None)
         committed = ids.get(f"{name.replace('_', '-')}-long-1")
         assert committed == (first and as_inputs(first)), f"generate --long for {name}"
-
-
-def test_a_trace_made_anew_is_the_committed_one():
-    (committed,) = (one for one in traces() if one["id"] == "ragged")
+    (committed,) = (trace for trace in traces() if trace["id"] == "ragged")
     made = as_json("ragged")
     assert made.keys() == committed.keys()
     for step, other in zip(made["steps"], committed["steps"], strict=True):
@@ -143,87 +117,62 @@ def test_a_trace_made_anew_is_the_committed_one():
 
 
 READERS = {
-    "python": [sys.executable, "-S", "-E", "python/judge.py", "example"],
-    "javascript": ["node", "javascript/judge.mjs", "javascript/example.mjs"],
+    "python": ("-S -E python/judge.py example", "python/example.py"),
+    "javascript": ("javascript/judge.mjs javascript/example.mjs", "javascript/example.mjs"),
+}
+MISTAKES = {
+    "python": ("sum(counts[:at])", "counts[at - 1]"),
+    "javascript": ("sum(counts.slice(0, h))", "counts[h] ?? 0"),
 }
 
 
-@pytest.fixture
-def judged(request):
-    """Return a function that runs a reader of the archive: its output, and whether all is right."""
-
-    def run_reader(folder, language, *words):
-        command, *rest = READERS[language]
-        if command == "node":
-            command = request.getfixturevalue("node")
-        run = [command, *rest, *words]
-        done = subprocess.run(run, cwd=folder, capture_output=True, text=True)
-        assert not done.stderr, done.stderr
-        return done.stdout, done.returncode == 0
-
-    return run_reader
-
-
 @pytest.mark.parametrize("language", READERS)
-def test_the_archive_is_read_and_judged_without_python_packages(archive, judged, language):
-    said, right = judged(archive, language)
-    assert right, said
-    counts = [int(count) for count in re.findall(r"(\d+) right", said)]
-    assert counts[0] >= 100
-    assert counts[1] == 4
-
-
-@pytest.mark.parametrize(
-    ("language", "file", "old", "new"),
-    [
-        ("python", "example.py", "sum(counts[:at])", "counts[at - 1]"),
-        ("javascript", "example.mjs", "sum(counts.slice(0, h))", "counts[h] ?? 0"),
-    ],
-)
-def test_a_mistake_in_an_example_is_named(archive, judged, tmp_path, language, file, old, new):
+def test_the_archive_is_judged_without_packages_and_a_mistake_is_named(request, archive, language):
     """A program with caches of another form is judged where it reads them."""
-    copy = shutil.copytree(archive, tmp_path / "copy")
-    source = copy / language / file
-    assert source.read_text().count(old) == 1
-    assert judged(copy, language, "--own-caches")[1]
-    source.write_text(source.read_text().replace(old, new))
-    (said, right), (said_of_own, right_of_own) = (
-        judged(copy, language, *words) for words in ([], ["--own-caches"])
-    )
-    assert not right
-    assert not right_of_own
-    assert "ragged, step 1 (evict)" in said
-    assert "ragged, step 1 (evict)" not in said_of_own
-    assert "ragged, step 3 (ragged_attention)" in said_of_own
+    command, example = READERS[language]
+    runner = sys.executable if language == "python" else request.getfixturevalue("node")
 
+    def judged(*words: str) -> tuple[int, str]:
+        run = [runner, *command.split(), *words]
+        done = subprocess.run(run, cwd=archive, capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
 
-def test_a_module_that_offers_nothing_is_no_success(archive, tmp_path):
-    copy = shutil.copytree(archive, tmp_path / "copy")
-    (copy / "python/example.py").write_text("def hubmask(scores): ...\n")
-    done = subprocess.run(READERS["python"], cwd=copy, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "example offers no function of the archive" in done.stderr
+    status, output = judged()
+    counts = [int(count) for count in re.findall(r"(\d+) right", output)]
+    assert (status, counts[0] >= 100, counts[1]) == (0, True, 4), output
+    assert judged("--own-caches")[0] == 0
+    right, wrong = MISTAKES[language]
+    source = (archive / example).read_text()
+    assert source.count(right) == 1
+    (archive / example).write_text(source.replace(right, wrong))
+    for words, first_step in (
+        ([], "ragged, step 1 (evict)"),
+        (["--own-caches"], "ragged, step 3 (ragged_attention)"),
+    ):
+        status, output = judged(*words)
+        assert status == 1
+        assert first_step in output
+        assert ("ragged, step 1 (evict)" in output) == (not words)
+    if language == "python":
+        (archive / example).write_text("def hubmask(scores): ...\n")
+        status, output = judged()
+        assert status == 1
+        assert "example offers no function of the archive" in output
 
 
 def test_a_trace_names_the_first_wrong_step_of_a_cache():
     positions = "left._replace(positions=view.positions[kept].view(shape)),"
     wrong = patched_reference("decoding_compression.py", positions, "left,")
-    (trace,) = (one for one in traces() if one["id"] == "decoding")
+    (trace,) = (trace for trace in traces() if trace["id"] == "decoding")
     with pytest.raises(Unequal, match="step 5 of decoding, decoding_append, stored, "):
         judge_trace(SimpleNamespace(**wrong), trace)
 
 
-def test_a_tolerance_is_that_of_the_one_rule():
+def test_a_tolerance_is_that_of_the_one_rule_and_no_vector_has_a_choice_that_rounding_changes():
     inputs = dict(scores=torch.tensor([0.3, 0.9]), corrected=torch.tensor([0.7, 0.1]), ratio=0.4)
     exact, bounds = error_bounds(reference.gate, inputs)
     assert_as_accurate(exact + 0.9 * bounds.float(), reference.gate, inputs)
     with pytest.raises(Unequal):
         assert_as_accurate(exact + 1.5 * bounds.float(), reference.gate, inputs)
-
-
-def test_no_vector_is_made_where_rounding_changes_the_choice():
-    def is_above(x: Tensor) -> Tensor:
-        return x / 3 * 3 > x
-
     with pytest.raises(Unequal, match="another choice"):
-        error_bounds(is_above, dict(x=torch.tensor([0.1, 0.7])))
+        error_bounds(lambda x: x / 3 * 3 > x, dict(x=torch.tensor([0.1, 0.7])))

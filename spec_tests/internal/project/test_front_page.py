@@ -2,13 +2,12 @@
 
 import hashlib
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent.parent.parent
+from spec_tests.index import ROOT
+from spec_tests.internal.project.run_python import run_python
+
 TEXT_READ = "50d9a690dbf888a89eacac8edd9727268c8ddc68997f762255570911db7ecde0"
 """SHA-256 of the text that the answers on the front pages are about; Python versions may differ."""
 
@@ -18,11 +17,9 @@ def test_the_snippets_of_the_readme_run_as_pasted_into_a_fresh_process():
     readme = (ROOT / "README.md").read_text()
     program = "\n".join(re.findall(r"^```python\n(.*?)^```$", readme, re.M | re.S))
     program += "\nprint(answer.shape[1] - inputs['input_ids'].shape[1])\n"
-    ended = subprocess.run(
-        [sys.executable, "-"], input=program, cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
-    *sizes, new = ended.stdout.splitlines()
+    done = run_python("-", input=program)
+    assert done.returncode == 0, done.stderr
+    *sizes, new = done.stdout.splitlines()
     assert int(new) == 20
     assert "takes {} at 32K tokens and {} at 128K".format(*sizes) in readme.replace("\n", " ")
 
@@ -54,5 +51,5 @@ def test_the_answers_on_the_front_pages_are_those_of_the_command():
     block = "\n".join(printed)
     assert f"```text\n{block}\n```" in (ROOT / "README.md").read_text()
     rows = zip(first_answer.SYSTEMS.values(), found, strict=True)
-    table = "\n".join(f"| {name} | `{one.text}` | {one.nbytes:,} |" for name, one in rows)
+    table = "\n".join(f"| {name} | `{answer.text}` | {answer.nbytes:,} |" for name, answer in rows)
     assert table in (ROOT / "docs/index.md").read_text()

@@ -52,10 +52,7 @@ def test_a_function_states_each_equation():
 def test_a_law_or_a_vector_checks_each_equation():
     unchecked = set(of_kind("code", "law", "table")) - index.cited_by_tests().keys()
     assert not unchecked, "no `spec` mark and no vector names them"
-
-
-def test_a_benchmark_measures_each_timing():
-    assert set(of_kind("bench")) <= index.cited_by_benches()
+    assert set(of_kind("bench")) <= index.cited_by_benches(), "no benchmark measures them"
 
 
 def test_what_is_cited_exists_and_no_test_cites_a_timing_or_what_is_skipped():
@@ -68,12 +65,6 @@ def test_what_is_cited_exists_and_no_test_cites_a_timing_or_what_is_skipped():
     assert not {i for i, entry in EQUATIONS.items() if "skip" in entry} & cited
 
 
-def test_a_method_of_no_paper_is_listed_by_its_docstring_and_only_there():
-    text = "Score it.\n\nSource:\n    Other-TOVA: Oren et al.,\n    2024.\n\nReading:\n    C3."
-    entry = dict(title="Score it", where="Oren et al., 2024", kind="code", ours=True)
-    assert index.other_methods([text, "Source:\n    Other-Bare, HubKV-6."]) == {"Other-TOVA": entry}
-
-
 def test_every_function_states_its_source():
     functions = [n for n in reference.__all__ if isfunction(getattr(reference, n))]
     assert not [name for name in functions if not index.source_equations(name)], (
@@ -83,9 +74,9 @@ def test_every_function_states_its_source():
 
 def test_a_public_name_is_shown_once_on_its_files_page():
     shown = Counter(
-        (place.rpartition(".")[2], path)
+        (shown_path.rpartition(".")[2], path)
         for path in DOCS.rglob("*.md")
-        for place in SHOWN.findall(path.read_text())
+        for shown_path in SHOWN.findall(path.read_text())
     )
     wanted = Counter((name, page_of(name)) for name in reference.__all__)
     assert shown == wanted + Counter([("types", DOCS / "kinds.md")])
@@ -98,31 +89,23 @@ def test_a_reference_file_has_a_page_and_laws_of_its_name(file):
     assert marks, "no law carries a `spec` mark"
 
 
-def test_every_reading_is_explained_in_the_errata():
-    docs = [getdoc(getattr(reference, name)) or "" for name in reference.__all__]
-    assert set(ERRATUM.findall(" ".join(d.partition("Reading:")[2] for d in docs))) <= set(errata())
-
-
-def test_every_erratum_is_told_once_and_has_a_link_and_a_weight():
-    assert len(errata()) == len(set(errata()))
+def test_every_reading_is_an_erratum_that_is_explained_once_with_a_link_and_a_weight():
+    errata = list[str]()
     for path in sorted((DOCS / "errata").glob("*.md")):
         for heading in re.findall(r"^### .*$", path.read_text(), re.MULTILINE):
             ids = re.findall(r"\{ #(E-[A-Z]\d+) \.(?:numbers|convention|print) \}$", heading)
             assert ids, f"{path.name}: `{heading}` ends with no {{ #id .weight }}"
-            assert set(ids) <= set(ERRATUM.findall(heading)), heading
+            errata += dict.fromkeys(ERRATUM.findall(heading))
+            assert set(ids) <= {*errata}, heading
+    assert len(errata) == len(set(errata))
+    docs = [getdoc(getattr(reference, name)) or "" for name in reference.__all__]
+    assert set(ERRATUM.findall(" ".join(d.partition("Reading:")[2] for d in docs))) <= {*errata}
 
 
 def test_the_glossary_gives_a_function_no_argument_that_it_lacks():
     page = (DOCS / "glossary.md").read_text()
     for cell in re.findall(r"(?<=\|)[^|\n]*", page):
         owners = [getattr(reference, name) for name in re.findall(r"\[`(\w+)`\]\[", cell)]
-        known = {name for owner in owners for name in signature(owner).parameters}
+        parameters = {name for owner in owners for name in signature(owner).parameters}
         named = set(re.findall(r"(?<!\[)`(\w+)`", cell))
-        assert not owners or named <= known, cell
-
-
-def errata() -> list[str]:
-    """Return the erratum ids in the headings of the errata pages, once for each heading."""
-    text = "\n".join(path.read_text() for path in sorted((DOCS / "errata").glob("*.md")))
-    headings = re.findall(r"^### .*$", text, re.MULTILINE)
-    return [i for heading in headings for i in dict.fromkeys(ERRATUM.findall(heading))]
+        assert not owners or named <= parameters, cell

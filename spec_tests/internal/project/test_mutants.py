@@ -1,16 +1,14 @@
 """A law or a vector, not agreement alone, detects every mutant."""
 
 import json
-import subprocess
-import sys
 
+from spec_tests.internal.project.run_python import run_python
 from spec_tests.mutants import MUTANTS
 
 
 def test_every_mutant_is_killed():
     """One separate run checks each mutant against its detecting test."""
-    command = [sys.executable, "-m", "spec_tests.mutants", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_python("-m", "spec_tests.mutants", "--json")
     assert done.returncode == 0, done.stderr
     outcomes = json.loads(done.stdout.splitlines()[-1])
     assert list(outcomes) == list(MUTANTS)

@@ -1,54 +1,43 @@
 """The suite itself: its reports, its usage errors, and that it detects wrong modules."""
 
 import json
-import os
 import re
-import subprocess
 import sys
-import time
 from inspect import isfunction, signature
-from typing import Any
 
 import pytest
 import torch
-from jaxtyping import Float, TypeCheckError
-from torch import Tensor
 
 import reference
 from spec_tests.implementation import move_to_device
 from spec_tests.index import HERE, ROOT
-from spec_tests.inputs import CORNERS, INPUTS, REFUSALS
-from spec_tests.limits import STRIKES, DoesNotEnd, Limit
-from spec_tests.test_agreement import with_type_checks
+from spec_tests.inputs import INPUTS, REFUSALS
+from spec_tests.internal.project.run_python import run_python
 
 VECTOR, LAW = "plateau-has-one-hub", "test_no_two_hubs_are_within_a_radius"
 GENERIC = ("test_agreement.py", "test_errors.py")
 NEEDS_DISCOUNT = "test_a_hub_keeps_its_score"
 
 
-@pytest.fixture(scope="module")
-def report(suite):
-    """The output of a run on three modules: a partial one, a wrong one, one that skips writes."""
+def test_what_a_module_lacks_is_one_count_and_a_wrong_one_fails(suite):
+    """One run on a partial module, a wrong one, and one that skips writes."""
     tests = f"{VECTOR} or {LAW} or {NEEDS_DISCOUNT} or test_index"
     modules = ("theirs:partial", "theirs:wrong", "theirs:holes")
     only = ("hubkv", "test_vectors.py", "internal/project")
-    return suite(*modules, "-v", "--tb=no", "-k", tests, only=only).stdout
-
-
-def test_a_partial_module_passes_and_what_it_lacks_is_one_count(report):
-    assert f"{LAW}[theirs:partial] PASSED" in report
+    report = suite(*modules, "-v", "--tb=no", "-k", tests, only=only).stdout
+    for line in (
+        f"{LAW}[theirs:partial] PASSED",
+        f"{LAW}[theirs:wrong] FAILED",
+        f"[theirs:wrong-discount-{VECTOR}] FAILED",
+        f"{NEEDS_DISCOUNT}[theirs:holes] FAILED",
+    ):
+        assert line in report
     assert f"{NEEDS_DISCOUNT}[theirs:partial]" not in report
     assert not re.search("skipped", report, re.IGNORECASE)
     assert re.search("HubKV: 0 of [0-9]+ equations offered pass; not all tests were run", report)
+    assert re.search("HubKV: .*HubKV-6 fails.*; 0 of [0-9]+ equations offered pass", report)
     assert len(re.findall(r"theirs:partial lacks \d+ functions$", report, re.MULTILINE)) == 1
     assert "test_index.py" not in report  # no module of others is held to our docs
-
-
-def test_a_wrong_module_and_one_with_unwritten_memory_fail(report):
-    assert f"{LAW}[theirs:wrong] FAILED" in report
-    assert f"[theirs:wrong-discount-{VECTOR}] FAILED" in report
-    assert re.search("HubKV: .*HubKV-6 fails.*; 0 of [0-9]+ equations offered pass", report)
-    assert f"{NEEDS_DISCOUNT}[theirs:holes] FAILED" in report
 
 
 def test_a_partial_module_is_conformant_unless_complete_is_asked_for(suite):
@@ -82,18 +71,20 @@ def test_an_expected_failure_is_strict(suite):
 def test_the_submission_the_docs_print_is_complete(suite):
     done = suite("printed", "-k", "hub_mask or hubkv", only=("hubkv", *GENERIC))
     assert done.returncode == pytest.ExitCode.OK, done.stdout
-    assert "fails" not in done.stdout
 
 
-IDLE = """
+ENDS = """
+import functools, sys
+import pytest
 import reference
-from reference import gate
+from reference import attention, gate, knorm
 
-def discount(scores, hubs, gamma=0.5):
-    return scores
+@functools.wraps(reference.hub_mask)
+def hub_mask(scores, radius=2, protected=None):
+    return reference.hub_mask(scores, radius, protected) & (scores < 0.5)
 
-def hub_msk(scores, radius=2, protected=None):
-    return reference.hub_mask(scores, radius, protected)
+def discount(scores, hubs, gamma=0.25):
+    sys.exit(3)
 
 def smd(scores, radius=2, gamma=0.5, protected=None):
     if protected is not None:
@@ -102,32 +93,59 @@ def smd(scores, radius=2, gamma=0.5, protected=None):
 
 def pad_mask(scores):
     return scores
+
+def calibrate(scores, settings):  # a stub counts as missing
+    ...
+
+def selectivity(scores, protected=None, epsilon=1e-6):
+    what = "selectivity"
+    raise NotImplementedError(what)
+
+def kept_count(pool, ratio):
+    pytest.skip("no")
+
+class WithoutWords:
+    def __repr__(self):
+        raise RuntimeError
+
+def head_weights(selectivity, tau=0.5, minimum=0.8, maximum=1.2):
+    return WithoutWords()
 """
 
 
-def test_all_tests_of_a_paper_are_run_and_a_misspelt_name_is_told(suite, elsewhere):
-    (elsewhere / "idle.py").write_text(IDLE + "from reference import attention, knorm\n")
-    done = suite("idle", "--paper", "hubkv", only=())
+def test_what_a_function_does_instead_of_answering_is_told(suite, elsewhere):
+    (elsewhere / "ends.py").write_text(ENDS)
+    done = suite("ends", "--paper", "hubkv", "--report-json", "ends.json", only=())
+    (module,) = json.loads((elsewhere / "ends.json").read_text())["modules"]
+    failures = {card["function"]: card["failures"] for card in module["functions"]}
+    got = {name: found[-1]["claims"][0]["got"] for name, found in failures.items() if found}
     assert re.search("^discount +fails +– +fails +HubKV-7$", done.stdout, re.MULTILINE)
     assert re.search("^gate +passes +passes +passes", done.stdout, re.MULTILINE)
     assert "attention" not in done.stdout
     assert "in part" not in done.stdout
     assert re.search("^smd +passes +passes +not run", done.stdout, re.MULTILINE)
-    assert "HubKV-12" in done.stdout.partition("not judged")[2].partition("\n")[0]
-    assert "unknown name hub_msk: did you mean hub_mask?" in done.stdout
+    assert "torch.tensor" in got.pop("hub_mask")
+    assert got == {
+        "discount": "RuntimeError: raised SystemExit: 3",
+        "kept_count": "RuntimeError: raised Skipped: no",
+        "head_weights": "",
+    }
+    assert module["unsupported"].keys() == {"smd", "head_weights", "selectivity"}
+    assert "skipped as not supported, tests of smd (7), " in done.stdout
+    assert re.search("^selectivity +not run +not run", done.stdout, re.MULTILINE)
+    assert any("hubkv_refine" in names for names in module["not_asked"]["HubKV-10"])
+    assert "not asked of HubKV-10: 1 law needs calibrate, " in done.stdout
 
 
 def test_what_was_not_run_says_so_and_passes_nothing(suite, elsewhere):
-    (elsewhere / "chosen.py").write_text(IDLE)
+    (elsewhere / "chosen.py").write_text(ENDS)
     done = suite("chosen", only=("hubkv",))
     assert re.search("^discount +fails +– +not run", done.stdout, re.MULTILINE)
     assert re.search("^gate +in part +in part +not run", done.stdout, re.MULTILINE)
     words = " ".join(done.stdout.split())
-    assert re.search("not run: .*agreement .discount, smd, gate.", words)
+    assert re.search(r"not run: .*agreement \(hub_mask, discount, smd ", words)
     assert re.search("; not all tests were run of .*HubKV-10,", done.stdout)
-    named = suite("chosen", "-k", "test_calling_convention and gate", only=())
-    assert re.search("^gate +in part +in part +not run", named.stdout, re.MULTILINE)
-    assert "HubKV: 0 of " in named.stdout
+    assert "HubKV-8" in done.stdout.partition("not judged")[2].partition("\n")[0]
 
 
 USAGE_ERRORS = {
@@ -152,54 +170,6 @@ def test_a_usage_error_is_said_without_a_traceback(suite, elsewhere, words):
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert USAGE_ERRORS[words] in done.stderr
     assert "Traceback" not in done.stderr
-
-
-OTHER_ENDS = """
-import functools, sys
-import pytest
-import reference
-
-@functools.wraps(reference.hub_mask)
-def hub_mask(scores, radius=2, protected=None):
-    return reference.hub_mask(scores, radius, protected) & (scores < 0.5)
-
-def gate(scores, corrected, ratio, power=2.0):
-    what = "gate"
-    raise NotImplementedError(what)
-
-def discount(scores, hubs, gamma=0.25):
-    sys.exit(3)
-
-def kept_count(pool, ratio):
-    pytest.skip("no")
-
-class WithoutWords:
-    def __repr__(self):
-        raise RuntimeError
-
-def head_weights(selectivity, tau=0.5, minimum=0.8, maximum=1.2):
-    return WithoutWords()
-"""
-
-
-def test_what_is_wrapped_is_judged_and_what_is_not_asked_is_told(suite, elsewhere):
-    (elsewhere / "ends.py").write_text(OTHER_ENDS)
-    words = ("-k", "test_agrees_with_reference or test_signature", "--report-json", "ends.json")
-    done = suite("ends", *words, only=("test_agreement.py", "hubkv"))
-    (module,) = json.loads((elsewhere / "ends.json").read_text())["modules"]
-    failures = {card["function"]: card["failures"] for card in module["functions"]}
-    got = {name: found[-1]["claims"][0]["got"] for name, found in failures.items() if found}
-    assert "torch.tensor" in got.pop("hub_mask")
-    assert got == {
-        "discount": "RuntimeError: raised SystemExit: 3",
-        "kept_count": "RuntimeError: raised Skipped: no",
-        "head_weights": "",
-    }
-    assert module["unsupported"] == {"gate": 1}
-    assert "skipped as not supported, tests of gate (1)" in done.stdout
-    assert any("hubkv_refine" in names for names in module["not_asked"]["HubKV-10"])
-    assert "not asked of HubKV-10: 1 law needs calibrate, " in done.stdout
-    assert re.search("^gate +not run +not run +not run", done.stdout, re.MULTILINE)
 
 
 NEVER = """
@@ -242,18 +212,6 @@ def test_a_call_that_does_not_end_or_takes_all_memory_ends_and_the_run_with_it(s
     assert "hub_mask  fails    –" in done.stdout
 
 
-def test_a_call_has_a_tenth_of_the_time_once_it_did_not_end_and_then_none():
-    limit = Limit(0.2)
-    for _ in range(STRIKES):
-        with pytest.raises(DoesNotEnd), limit.on("gate"):
-            time.sleep(60)
-    with pytest.raises(DoesNotEnd, match="not called again"), limit.on("gate"):
-        raise AssertionError("it is called")
-    with limit.on("discount"), limit.on("decay"):
-        assert limit.inside
-    assert limit.given_up == {"gate"}
-
-
 WITHOUT = """
 import runpy, sys
 hidden, module, *sys.argv[1:] = sys.argv[1:]
@@ -262,37 +220,27 @@ runpy.run_module(module, run_name="__main__", alter_sys=True)
 """
 
 
-def without(elsewhere, *words):
-    """Run a module as if another one, the first of the words, were not installed."""
-    place: dict[str, Any] = dict(cwd=elsewhere, env=os.environ | {"PYTHONPATH": str(ROOT)})
-    command = [sys.executable, "-c", WITHOUT, *words]
-    return subprocess.run(command, **place, capture_output=True, text=True)
+def test_without_triton_or_pytest_the_suite_says_what_it_leaves_out(elsewhere):
+    def without(package: str, *words: str):
+        return run_python("-c", WITHOUT, package, *words, folder=elsewhere)
 
-
-def test_without_triton_the_suite_runs_and_skips_the_tests_of_kernels(elsewhere):
-    done = without(elsewhere, "triton", "spec_tests", "theirs:partial", "-k", VECTOR)
+    done = without("triton", "spec_tests", "theirs:partial", "-k", VECTOR)
     assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
     folders = [str(HERE / "kernels"), str(HERE / "hubkv/ratio_gate")]
-    done = without(elsewhere, "triton", "pytest", *folders, "-rs", "-q", "--collect-only")
+    done = without("triton", "pytest", *folders, "-rs", "-q", "--collect-only")
     assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
     assert "Triton is not installed, so there are no kernels" in done.stdout
     assert "[optimized]" in done.stdout
     assert "[optimized.kernels]" not in done.stdout
-
-
-def test_without_pytest_one_sentence_says_what_to_install(elsewhere):
-    done = without(elsewhere, "pytest", "spec_tests", "theirs:partial")
+    done = without("pytest", "spec_tests", "theirs:partial")
     assert done.returncode == 1
     assert done.stderr == "The suite needs pytest: pip install 'kvspec[test]'\n"
 
 
-def test_inputs_and_refusals_cover_the_api():
+def test_every_function_has_inputs_and_every_argument_that_can_be_wrong_is_tried():
+    """Each parameter of each function has a refusal, unless it is a flag of any value."""
     functions = [n for n in reference.__all__ if isfunction(getattr(reference, n))]
     assert sorted(INPUTS) == sorted(REFUSALS) == sorted(functions)
-
-
-def test_every_argument_that_can_be_wrong_is_tried():
-    """Each parameter of each function has a refusal, unless it is a flag of any value."""
     for name, (good, refusals) in REFUSALS.items():
         tried = {refusal.argument for refusal in refusals}
         flags = {k for k, v in good.items() if isinstance(v, bool)}
@@ -300,42 +248,73 @@ def test_every_argument_that_can_be_wrong_is_tried():
         assert parameters <= tried | flags, (name, parameters - tried - flags)
 
 
-def doubled(scores: Float[Tensor, "*heads tokens"]) -> Float[Tensor, "*heads tokens"]:
-    """Return a result whose annotation requires the shape of the scores."""
-    return scores + scores
-
-
-@pytest.mark.parametrize("lie", [lambda x: x[..., 1:], lambda x: x.long(), lambda x: x[0]])
-def test_a_result_of_another_shape_or_dtype_is_seen(lie):
-    scores = torch.ones(2, 4)
-    with_type_checks(doubled, doubled)(scores)
-    with pytest.raises((TypeCheckError, AssertionError)):
-        with_type_checks(doubled, lie)(scores)
-
-
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        ("hubkv_select", reference.HubSettings),
-        ("graphkv_select", reference.GraphSettings),
-        ("refine", reference.HubSettings),
-        ("select", reference.HubSettings),
-        ("select", reference.GraphSettings),
-    ],
-)
-def test_each_setting_decides_what_comes_of_some_corner(name, settings):
-    select, idle = getattr(reference, name), set(settings._field_defaults) - {"adaptive"}
-    for x in (x for x in CORNERS[name] if isinstance(x["refinement"], settings)):
-        for field, value in settings._field_defaults.items():
-            if getattr(x["refinement"], field) != value:
-                without = x | dict(refinement=x["refinement"]._replace(**{field: value}))
-                if not torch.equal(select(**x), select(**without)):
-                    idle.discard(field)
-    assert not idle
-
-
 def test_inputs_lie_on_a_device_as_they_lay():
     tensor = torch.arange(24.0).view(2, 3, 4)[..., 1]
-    (there,) = move_to_device((tensor,), torch.device("meta"))
-    assert (there.shape, there.dtype) == (tensor.shape, tensor.dtype)
-    assert (there.stride(), there.storage_offset()) == (tensor.stride(), tensor.storage_offset())
+    (moved,) = move_to_device((tensor,), torch.device("meta"))
+    assert (moved.shape, moved.dtype) == (tensor.shape, tensor.dtype)
+    assert (moved.stride(), moved.storage_offset()) == (tensor.stride(), tensor.storage_offset())
+
+
+OWN = """
+from collections import namedtuple
+from dataclasses import asdict, make_dataclass
+
+import reference
+from reference import h2o as scores_of_reference, hubkv_select as select_of_reference
+
+defaults = reference.HubSettings._field_defaults
+fields = [(name, object, default) for name, default in defaults.items()]
+HubSettings = make_dataclass("HubSettings", fields, frozen=True)
+Scored = namedtuple("Scored", reference.Scored._fields)
+
+
+def hubkv_select(
+    keys, values, scored, *, keep=None, ratio=None, scope="model", refinement=HubSettings(),
+    sinks=4, recent=None, valid=None,
+):
+    if isinstance(scored, reference.Scored) or isinstance(refinement, reference.HubSettings):
+        raise AssertionError("handed another's record")
+    return select_of_reference(
+        keys, values, reference.Scored(*scored), keep=keep, ratio=ratio, scope=scope, sinks=sinks,
+        refinement=reference.HubSettings(**asdict(refinement)), recent=recent, valid=valid,
+    )
+
+
+def h2o(mass, keep, valid=None, recent=None):
+    return Scored(*scores_of_reference(mass, keep, valid, recent))
+
+
+def evict(keys, values, kept):
+    return tuple(reference.evict(keys, values, kept))
+"""
+
+
+def test_own_records_pass_unless_they_have_another_default(suite, elsewhere):
+    (elsewhere / "own.py").write_text(OWN)
+    done = suite("own", "--ours", only=(*GENERIC, "test_vectors.py"))
+    assert done.returncode == pytest.ExitCode.OK, done.stdout
+    assert {"hubkv_select", "h2o", "evict"} <= {*done.stdout.split()}
+    (elsewhere / "own_default.py").write_text(OWN.replace("object, default)", "object, 7)"))
+    done = suite("own_default", "-k", "test_a_record and HubSettings", only=GENERIC[:1])
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED
+
+
+SHADOWS = {
+    "reference.py": ("-m", "spec_tests", "--help"),
+    "optimized/__init__.py": ("-m", "spec_tests", "--help"),
+    "reference/__init__.py": ("-c", "import optimized"),
+}
+
+
+@pytest.mark.parametrize("path", SHADOWS)
+def test_a_module_of_another_project_is_named_with_both_paths(tmp_path, path):
+    file, name = tmp_path / path, path.partition(".")[0].partition("/")[0]
+    file.parent.mkdir(exist_ok=True)
+    done = run_python("-c", "import optimized", folder=tmp_path)
+    assert done.returncode == 0  # a folder without code hides nothing
+    file.write_text("raise RuntimeError('must not be imported')")
+    done = run_python(*SHADOWS[path], folder=tmp_path)
+    (*_, last) = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert f"`{name}` is {file.resolve()}, not {ROOT / name} of kvspec" in last
+    assert "`python -P`" in last

@@ -1,11 +1,17 @@
-"""Calls of `optimized` by numbers of other libraries, on extreme scores, and under transforms."""
+"""Calls of `optimized` with fractions, on extreme scores, under transforms and compiled.
 
+`torch.compile` makes one graph of a call: neither the argument checks nor the body break it.
+"""
+
+import warnings
+from collections.abc import Callable
+from copy import deepcopy
 from enum import IntEnum
 from fractions import Fraction
 from functools import partial
-from typing import Any, cast
+from typing import Any
+from unittest.mock import patch
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -13,23 +19,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import optimized
 import reference
-from optimized import trusted
-from reference.contract.enforce import enforce_contract
-from reference.contract.types import Ratio
+from optimized import kernel_of, trusted
 from spec_tests.accuracy import assert_equal
 from spec_tests.inputs import GOOD
 from spec_tests.report.calls import mapped, tensors
-
-
-@pytest.mark.parametrize("number", [np.float16(0.1), np.float64(0.1), Fraction(1, 10)])
-def test_a_body_gets_numbers_of_python(number):
-    def echo(tau: Ratio, causal: bool, settings: reference.HubSettings) -> list[object]:
-        return [tau, causal, settings.power]
-
-    settings, yes = reference.HubSettings(power=number), cast(bool, np.True_)
-    got = enforce_contract("here", echo)(number, yes, settings=settings)
-    assert got == [0.1, True, 0.1]
-    assert {*map(type, got)} == {float, bool}
 
 
 @pytest.mark.parametrize("kv", [reference, optimized])
@@ -44,22 +37,37 @@ def test_counts_of_fractions_are_exact_and_members_of_an_enumeration_are_integer
     assert torch.equal(kv.gate(x, x / 2, fraction), kv.gate(x, x / 2, 5 / 6))
 
 
-def test_the_selectivity_of_scores_whose_squares_underflow():
-    scores = torch.tensor([[1.0, 0.0, 1.0, 0.5], [3.0, 1.0, 1.0, 1.0]])
-    aside = torch.tensor([False, True, False, False]).expand(2, 4)
-    for protected in (None, aside):
-        expected = reference.selectivity(scores, protected, epsilon=0.0)
-        for scale in (1e-22, 1e-30, 1e-37):
-            found = optimized.selectivity(scale * scores, protected, epsilon=0.0)
-            torch.testing.assert_close(found, expected)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("tokens", [96, 70_000])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_first_of_equal_scores_of_long_rows_are_selected(dtype, tokens, sign):
+    def mask_of(indices: Tensor, like: Tensor) -> Tensor:
+        return torch.zeros_like(like, dtype=torch.bool).scatter_(-1, indices, True)
+
+    generator = torch.Generator().manual_seed(tokens)
+    scores = sign * torch.randint(-2, 50, (3, tokens), generator=generator).to(dtype)
+    scores[:, ::7], scores[:, 1::7], scores[1, ::3] = 0.0, -0.0, -torch.inf
+    order = scores.argsort(dim=-1, descending=True, stable=True)
+    assert torch.equal(optimized.ranking(scores), order)
+    for count in (0, 1, tokens // 5, tokens - 1, tokens):
+        assert torch.equal(optimized.retain(scores, keep=count), mask_of(order[:, :count], scores))
+    budgets = torch.tensor([0, tokens // 3, tokens])
+    kept = optimized.retain(scores, keep=budgets)
+    for row, mask, best, count in zip(scores, kept, order, budgets.tolist(), strict=True):
+        assert torch.equal(mask, mask_of(best[:count], row))
 
 
 @pytest.mark.parametrize("huge", [slice(None), slice(1, None)])
-def test_gains_whose_sum_is_infinite_are_ranked_in_double_precision(huge):
+def test_squares_that_underflow_and_sums_that_overflow_are_those_of_the_reference(huge):
     weights = torch.arange(32.0).expand(2, 32, 32).clone()
     weights[huge] = 2e38
     weights[huge, 3, 5], weights[huge, :, 9] = 0, 3e38
     assert_equal(optimized.greedy(weights, 5), reference.greedy(weights, 5))
+    scores = torch.tensor([[1.0, 0.0, 1.0, 0.5], [3.0, 1.0, 1.0, 1.0]])[huge]
+    for protected in (None, torch.tensor([False, True, False, False]).expand_as(scores)):
+        expected = reference.selectivity(scores, protected, epsilon=0.0)
+        found = optimized.selectivity(1e-37 * scores, protected, epsilon=0.0)
+        torch.testing.assert_close(found, expected)
 
 
 def faked(call, *x):
@@ -102,3 +110,47 @@ def test_a_call_admits_the_transforms_that_the_reference_admits(transform):
         torch.testing.assert_close(found, expected, msg=lambda why, name=name: f"{name}: {why}")
         admitted += 1
     assert admitted >= 40
+
+
+NO_GRAPH = {
+    "draws from a generator": (
+        "connecting_swaps double_edge_swaps expander_mask gear_append gear_compress gear_prefill "
+        "half_edge_pairing hex_append hex_attention hex_decode hex_prefill hex_read "
+        "hex_recompress low_rank random_expander random_order sensitivity subtile_codes "
+        "subtile_expander train_fastkvzip"
+    ),
+    "is as long, or takes as many steps, as the data say": (
+        "compress decoding_append decoding_start evict graphkv_compress graphkv_refine "
+        "graphkv_select hubkv_compress hubkv_select is_ramanujan kvzip ragged_attention "
+        "ramanujan_lift retain second_singular_value select spectral_gap"
+    ),
+    "computes with NumPy or SciPy": (
+        "cheeger_constant component_count conductance is_connected lps_graph lps_mask"
+    ),
+    "asks for storages": "stored_bytes",
+}
+UNTRACED = {name for names in NO_GRAPH.values() for name in names.split()}
+
+
+def trace(function: Callable[..., Any], good: dict[str, Any]) -> None:
+    """Compile a function into one graph, and check its result against the function's."""
+    torch.compiler.reset()
+    compiled = torch.compile(function, fullgraph=True, backend="eager", dynamic=False)
+    # without the patch PyTorch flushes the processor's caches to log the time of the guards
+    untimed = patch("torch._dynamo.guards.profile_guard_manager", lambda *_: 0.0, create=True)
+    with untimed, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # tracing warns of caches that it ignores
+        traced = compiled(**deepcopy(good))
+    assert_equal(traced, function(**deepcopy(good)))
+
+
+@pytest.mark.parametrize("name", [name for name in GOOD if name not in UNTRACED])
+def test_a_call_compiles_into_one_graph(name):
+    trace(getattr(optimized, name), GOOD[name])
+
+
+def test_asking_for_a_kernel_breaks_no_graph():
+    def called(scores: torch.Tensor) -> torch.Tensor:
+        return scores if kernel_of("smd") is None else 2 * scores
+
+    trace(called, dict(scores=torch.ones(3)))
