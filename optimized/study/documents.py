@@ -1,5 +1,6 @@
 """The documents that a model reads: stretches of a text with hidden tasks, or somebody's own."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -149,7 +150,7 @@ class Maker:
         """Return about how many documents of a length the text has room for."""
         sample = self.text[:SAMPLE]
         rate = len(sample) / max(1, len(self.ids(sample)))
-        return max(1, int(len(self.text) / (1.1 * rate * length)))
+        return max(1, int(len(self.text) / (1.6 * rate * length)))
 
     def documents(
         self,
@@ -167,13 +168,13 @@ class Maker:
         """
         room, asked = self.room(max(lengths) + continuation), kinds or self.form.kinds
         step = next(step for step in range(int(0.618 * room), room + 2) if gcd(step, room) == 1)
-        made = []
+        made, ends = [], [*accumulate(map(len, self.pieces))]
         for index in range(count):
             rng = Random(f"documents {seed} {index}")
             start = (SEEDS * seed + index) * step % room / room
             some = [asked[(index * needles + n) % len(asked)] for n in range(needles)]
             length = lengths[-1 - index % len(lengths)]
-            first = int(start * len(self.pieces))
+            first = bisect_left(ends, start * ends[-1])
             document = self.document(rng, first, length, continuation, some)
             made.append(document._replace(number=index))
         return sorted(made, key=lambda document: len(document.context))
