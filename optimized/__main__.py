@@ -28,6 +28,11 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--text", help="`prose`, `code`, `noise` or a text file to hide tasks in")
     add("--tasks", nargs="+", help="kinds of tasks, or a file of your own: FILE.jsonl")
+    add(
+        "--experiment",
+        metavar="ID",
+        help="the options for a table or figure of the papers, such as HubKV-Tab1; `list` has all",
+    )
     add("--systems", nargs="+", default=[SYSTEMS], help="names of systems, or `default`, or `all`")
     add(
         "--ratios",
@@ -143,7 +148,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print("loading torch and transformers", file=sys.stderr)
     try:
         from optimized.study.command import merge, run
+        from optimized.study.experiments import lines, options_of
 
+        if not merging and given.experiment == "list":
+            print(*lines(), sep="\n")
+            return
+        if not merging and given.experiment:
+            given = parser().parse_args([*options_of(given.experiment), *arguments])
         if not (merge(given.folders, given.out or given.folders[0]) if merging else run(given)):
             print("python -m optimized: every system was refused", file=sys.stderr)
             sys.exit(1)

@@ -11,9 +11,9 @@ from optimized.models.systems import (
     System,
     hex_settings,
     reading_settings,
-    system_named,
 )
 from optimized.models.systems import refinement_settings as refinement_of
+from optimized.study.overrides import system_with_settings
 
 PAIRS = {
     "hubkv": ("kvzip", "fastkvzip"),
@@ -42,7 +42,9 @@ def systems_named(names: list[str]) -> list[System]:
     """Return systems by their names, the full cache first; `default` and `all` name groups."""
     groups = {"default": list(DEFAULT), "all": everything()}
     found = {
-        name: system_named(name) for one in ["full", *names] for name in groups.get(one, [one])
+        name: system_with_settings(name)
+        for one in ["full", *names]
+        for name in groups.get(one, [one])
     }
     both = [name for name, one in found.items() if one.then is not None]
     if both:

@@ -9,7 +9,7 @@ import torch
 import optimized
 from optimized.models.argument_checks import did_you_mean, require_known_name
 from optimized.models.scorers import SCORERS
-from optimized.models.systems import REFINEMENTS, System, default_refinement
+from optimized.models.systems import REFINEMENTS, System, default_refinement, system_named
 from reference.contract.docstrings import admits
 from reference.contract.enforce import compiled
 from reference.contract.types import choices_of, members
@@ -89,6 +89,24 @@ def changed(systems: Sequence[System], changes: Changes) -> list[System]:
                 f"without {part}"
             )
     return [
-        one._replace(changes=tuple(each for each in changes if each[0] in one.parts))
+        one._replace(changes=(*(each for each in changes if each[0] in one.parts), *one.changes))
         for one in systems
     ]
+
+
+def system_with_settings(name: str) -> System:
+    """Return a system by its name, which may be followed by settings: `hex-3:hex.heavy=0`.
+
+    Raises:
+        ValueError: there is no such system or setting, or the setting is a scorer's.
+    """
+    base, colon, texts = name.partition(":")
+    system = system_named(base)
+    if colon:
+        (system,) = changed([system], read(texts.split(",")))
+        if system.changes_of(system.scorer):
+            raise ValueError(
+                f"--systems must have settings of hubkv, graphkv, nms or hex behind ':', got "
+                f"{name!r}: those of a scorer are the same for all systems, by --set"
+            )
+    return system._replace(name=name)

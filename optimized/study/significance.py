@@ -210,7 +210,13 @@ def unrefined(system: System, refinement: str) -> str | None:
     """Return a system's name without this refinement; None if it lacks it or has a store."""
     if system.refinement != refinement or system.store is not None:
         return None
-    return system.name.replace(f"+{refinement}", "")
+    return system.name.partition(":")[0].replace(f"+{refinement}", "")
+
+
+def unchanged(system: System) -> str | None:
+    """Return the name of a system without the settings behind it; None if it has none."""
+    name, colon, _ = system.name.partition(":")
+    return name if colon else None
 
 
 def chance(system: System) -> str | None:
@@ -223,5 +229,6 @@ CLAIMS: dict[str, Callable[[System], str | None]] = {
     "HubKV against its base": lambda system: unrefined(system, "hubkv"),
     "GraphKV against its base": lambda system: unrefined(system, "graphkv"),
     "Quantised against the full cache": lambda system: "full" if system.store else None,
+    "Changed settings against the usual ones": unchanged,
     "Scorers against chance": chance,
 }

@@ -9,8 +9,10 @@ from scipy.stats import permutation_test
 
 pytest.importorskip("transformers")
 
+from optimized.__main__ import parser
 from optimized.study import significance, table
 from optimized.study.compared_systems import systems_named
+from optimized.study.experiments import experiments, options_of
 from optimized.study.measurements import Row, Trial
 from optimized.study.significance import chances, fewest, holm, interval, verdicts
 
@@ -100,3 +102,25 @@ def test_where_all_documents_agree_the_bounds_are_wilsons():
     assert table.widen([0.0, 0.0, 0.0], 256)[1:] == pytest.approx((-0.01478, 0.01478), abs=1e-5)
     assert table.widen([-0.25, -0.25, -0.25], 72)[1:] == pytest.approx((-0.3609, -0.1644), abs=1e-4)
     assert table.widen([0.1, 0.0, 0.2], 72) == [0.1, 0.0, 0.2]
+
+
+def test_every_table_and_figure_has_options_that_parse_or_a_reason():
+    every = experiments()
+    assert len(every) == 38
+    for name, about in every.items():
+        assert ("options" in about) + ("run" in about) + ("skip" in about) == 1, name
+        if "options" in about:
+            assert about["refuted"]
+            assert about["points"] >= 0
+            given = parser().parse_args(options_of(name))
+            assert len(systems_named(given.systems)) > 1
+        else:
+            with pytest.raises(ValueError, match=f"--experiment {name} is no run"):
+                options_of(name)
+
+
+def test_settings_behind_a_name_are_that_systems_alone():
+    usual, changed_one = systems_named(["hex-3", "hex-3:hex.heavy=0"])[1:]
+    assert (usual.changes, changed_one.changes) == ((), (("hex", "heavy", 0),))
+    with pytest.raises(ValueError, match="must have settings of hubkv, graphkv, nms or hex"):
+        systems_named(["snapkv:snapkv.window=16"])
