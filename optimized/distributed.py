@@ -194,11 +194,13 @@ def of_this_rank(
     group, error = group or dist.group.WORLD, None
     assert group is not None
     main, first = next(iter(sharded.items()))
+    axes = {name: -1 if name in ("selectivity", "keep") else -2 for name in sharded}
     try:
         hold((), sharded | settings)
+        if first.ndim < -axes[main]:
+            raise ValueError(f"{main} must have an axis of heads, got shape {tuple(first.shape)}")
     except (TypeError, ValueError) as refusal:
         error = refusal
-    axes = {name: -1 if name in ("selectivity", "keep") else -2 for name in sharded}
     described = {main: error is None and without_heads(first, axes[main])} | {
         name: x.tolist() if isinstance(x, Tensor) else x for name, x in settings.items()
     }
@@ -207,13 +209,14 @@ def of_this_rank(
     for rank, (refusal, *_) in enumerate(ranks):
         if refusal is not None:
             raise error or type(refusal)(f"{refusal}, on rank {rank}")
-    for name, mine in ranks[0][2].items():
-        for rank, (_, _, theirs, _) in enumerate(ranks):
-            if theirs[name] != mine:
+    for name in dict.fromkeys(name for _, _, theirs, _ in ranks for name in theirs):
+        given = [theirs.get(name, "a tensor") for _, _, theirs, _ in ranks]
+        for rank, value in enumerate(given):
+            if value != given[0]:
                 but = ", heads apart" if name == main else ""
                 raise ValueError(
-                    f"{name} must be alike on every rank{but}, got {shown(mine)} on rank 0 and "
-                    f"{shown(theirs[name])} on rank {rank}"
+                    f"{name} must be alike on every rank{but}, got {shown(given[0])} on rank 0 and "
+                    f"{shown(value)} on rank {rank}"
                 )
     counts = [count for _, count, *_ in ranks]
     if "protected" in sharded and sharded["protected"] is None and any(row[3] for row in ranks):

@@ -172,6 +172,7 @@ REFUSED = [
     ("retain", dict(protected=MASK), ValueError, "ratio must leave the 24 protected entries"),
     ("retain", dict(protected=MASK[0]), ValueError, "protected must have shape"),
     ("retain", dict(scope="all"), ValueError, "scope must be .*layer"),
+    ("retain", dict(scores=torch.rand(8), scope="head"), ValueError, "must have an axis of heads"),
 ]
 
 
@@ -204,6 +205,16 @@ def test_a_budget_is_held_to_the_pool_of_all_ranks(ranks, budget, says):
         assert type(error) is ValueError
         with pytest.raises(ValueError, match=says):
             raise error
+
+
+def test_budgets_of_heads_on_one_rank_alone_are_refused(ranks):
+    scores = torch.rand(2, 3, 8)
+    both = [dict(keep=3), dict(keep=torch.full((2, 3), 3))]
+    for order in (both, both[::-1]):
+        calls = [[("retain", dict(scores=scores, scope="head") | budget)] for budget in order]
+        for (error,) in ranks.call(calls):
+            with pytest.raises(ValueError, match="keep must be alike on every rank"):
+                raise error
 
 
 def test_without_a_group_there_is_an_error():
