@@ -81,7 +81,7 @@ GROWING: dict[str, Any] = {
     "hex_reconstruct, 3 bits": lambda n: packing("hex_reconstruct", n, 3),
     "attention_mass": lambda n: mass("attention_mass", "", n, n, span=None),
     "attention_mass, log-sum-exp": lambda n: mass(
-        "attention_mass", "", n, n, known=True, span=None
+        "attention_mass", "", n, n, log_sum_exp=True, span=None
     ),
     "h2o_mass, step": lambda n: mass("h2o_mass", "", 1, n, before=n - 1),
     "h2o_mass, padded": lambda n: mass("h2o_mass", "", n, n, padded=True),
