@@ -17,9 +17,10 @@ from hypothesis.internal.constants_ast import Constants
 import optimized  # noqa: F401 - before a folder with another module of that name is on the path
 import reference
 from spec_tests.functions_called_by_tests import (
+    calls_by_name,
     functions_called_by,
+    functions_called_in,
     functions_of_test,
-    may_call_any,
 )
 from spec_tests.implementation import (
     TRITON,
@@ -237,9 +238,11 @@ def pytest_ignore_collect(collection_path, config):
         return None
     if collection_path == OF_THIS_REPOSITORY:
         return True
-    offered = [impl.judged - impl.lacks for impl in config.stash[IMPLEMENTATIONS]]
-    idle = collection_path.name.startswith("test_") and collection_path.parent != HERE
-    return (idle and not any(may_call_any(collection_path, names) for names in offered)) or None
+    if collection_path.parent == HERE or not collection_path.name.startswith("test_"):
+        return None
+    offered = {n for impl in config.stash[IMPLEMENTATIONS] for n in impl.judged - impl.lacks}
+    called = calls_by_name(collection_path) or functions_called_in(collection_path) & offered
+    return None if called else True
 
 
 def is_asked_for(folder: Path, config: pytest.Config) -> bool:

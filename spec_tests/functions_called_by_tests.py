@@ -5,10 +5,8 @@ a card says of how many tests it tells. `impl.smd` in a test, its helpers or its
 """
 
 import ast
-import re
 from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -16,15 +14,8 @@ import reference
 
 ROOT = Path(__file__).parent.parent
 PUBLIC = frozenset(reference.__all__)
-ASKS = re.compile(r"\bimpl\.(\w+)")
-IMPORTS = re.compile(r"^from (spec_tests\.[\w.]+) import", re.MULTILINE)
-
-
-class NamesInBody(NamedTuple):
-    """The names in the body of a function of a test file."""
-
-    names: frozenset[str]  # public functions that it calls on `impl`
-    functions: frozenset[tuple[Path, str]]  # other names, possibly of helpers and fixtures
+Body = tuple[frozenset[str], set[tuple[Path, str]]]
+"""The public functions that a body calls on `impl`, and its other names: possibly of helpers."""
 
 
 def functions_of_test(item: pytest.Function) -> frozenset[str]:
@@ -41,22 +32,10 @@ def functions_of_test(item: pytest.Function) -> frozenset[str]:
     return found
 
 
-def may_call_any(file: Path, offered: frozenset[str]) -> bool:
-    """Whether a test of a file may call an offered name: a fast check of the file's text."""
-    by_name = "getattr(impl" in text(file) or "SCORED" in text(file)
-    return by_name or bool(functions_in_text(file) & offered)
-
-
 @cache
-def functions_in_text(file: Path) -> frozenset[str]:
-    """Return the public names called on `impl` in a file or in files of the suite it imports."""
-    found, waiting = set[Path](), [file]
-    while waiting:
-        here = waiting.pop()
-        if here not in found:
-            found.add(here)
-            waiting += [file_of(module) for module in IMPORTS.findall(text(here))]
-    return PUBLIC & {name for place in found for name in ASKS.findall(text(place))}
+def calls_by_name(file: Path) -> bool:
+    """Whether tests of a file may call any function, by its name in a parameter."""
+    return "getattr(impl" in text(file) or "SCORED" in text(file)
 
 
 def file_of(module: str) -> Path:
@@ -77,27 +56,32 @@ def functions_called_by(file: Path, test: str) -> frozenset[str]:
     while waiting:
         place = waiting.pop()
         if place not in seen and (here := names_by_function(place[0]).get(place[1])):
-            found |= here.names
-            waiting += here.functions
+            found |= here[0]
+            waiting += here[1]
         seen.add(place)
     return frozenset(found)
 
 
+def functions_called_in(file: Path) -> frozenset[str]:
+    """Return the public names that a file, with the helpers it uses, calls on `impl`."""
+    return functions_called_by(file, "")
+
+
 @cache
-def names_by_function(file: Path) -> dict[str, NamesInBody]:
-    """Return the names in the body of each function of a file, without those in decorators."""
+def names_by_function(file: Path) -> dict[str, Body]:
+    """Return the names in the body of each function of a file, and in the whole file under ""."""
     tree, elsewhere, found = ast.parse(text(file)), dict[str, tuple[Path, str]](), {}
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("spec_tests."):
             home = file_of(str(node.module))
             elsewhere |= {alias.asname or alias.name: (home, alias.name) for alias in node.names}
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef):
-            inner = [n for part in (node.args, *node.body) for n in ast.walk(part)]
-            attributes = [n for n in inner if isinstance(n, ast.Attribute)]
-            names = {n.attr for n in attributes if getattr(n.value, "id", "") == "impl"}
-            words = {n.id for n in inner if isinstance(n, ast.Name)}
-            words |= {n.arg for n in inner if isinstance(n, ast.arg)}
-            places = frozenset(elsewhere.get(word, (file, word)) for word in words)
-            found[node.name] = NamesInBody(PUBLIC & names, places)
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    parts = {node.name: [node.args, *node.body] for node in functions}  # without decorators
+    for name, nodes in (parts | {"": [tree]}).items():
+        inner = [node for part in nodes for node in ast.walk(part)]
+        attributes = [node for node in inner if isinstance(node, ast.Attribute)]
+        names = {node.attr for node in attributes if getattr(node.value, "id", "") == "impl"}
+        words = {node.id for node in inner if isinstance(node, ast.Name)}
+        words |= {node.arg for node in inner if isinstance(node, ast.arg)}
+        found[name] = PUBLIC & names, {elsewhere.get(w, (file, w)) for w in words}
     return found

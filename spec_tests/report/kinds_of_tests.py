@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from spec_tests.functions_called_by_tests import (
-    functions_in_text,
+    calls_by_name,
+    functions_called_in,
     functions_of_test,
-    may_call_any,
 )
 from spec_tests.implementation import Implementation, under_test
 from spec_tests.index import HERE
@@ -57,10 +57,9 @@ def count_tests_by_function_and_kind(
     seen = {item.path for item in collected}
     for file in (file for file in HERE.rglob("test_*.py") if file not in seen):
         if file.relative_to(HERE).parts[0] not in OURS:
-            calls_by_name, named = may_call_any(file, frozenset()), functions_in_text(file)
             for impl in impls:
                 offered = impl.judged - impl.lacks
-                names = offered if calls_by_name else offered & named
+                names = offered if calls_by_name(file) else offered & functions_called_in(file)
                 found.update((impl.name, name, kind_of(file)) for name in names)
     return Counter({of: n for of, n in found.items() if of[2] != "errors" or level == "errors"})
 
