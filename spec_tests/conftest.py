@@ -16,12 +16,6 @@ from hypothesis.internal.constants_ast import Constants
 
 import optimized  # noqa: F401 - before a folder with another module of that name is on the path
 import reference
-from spec_tests.functions_called_by_tests import (
-    calls_by_name,
-    functions_called_by,
-    functions_called_in,
-    functions_of_test,
-)
 from spec_tests.implementation import (
     TRITON,
     Implementation,
@@ -32,15 +26,19 @@ from spec_tests.index import are_undefined_in_papers
 from spec_tests.limits import SECONDS
 from spec_tests.program import NotAProgram
 from spec_tests.report.fault_diagnosis import LEVELS
-from spec_tests.report.kinds_of_tests import (
+from spec_tests.report.plugin import Plugin
+from spec_tests.report.report_data import PAPERS, lines_on_misspelt_names
+from spec_tests.tests_by_function import (
     NEEDS,
     ORDER,
     Tests,
+    calls_by_name,
     count_tests_by_function_and_kind,
+    functions_called_by,
+    functions_called_in,
+    functions_of_test,
     kind_of,
 )
-from spec_tests.report.plugin import Plugin
-from spec_tests.report.report_data import PAPERS, lines_on_misspelt_names
 
 quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(

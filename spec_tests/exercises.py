@@ -25,11 +25,11 @@ import pytest
 import torch
 
 import reference
-from spec_tests.command_line import pytest_arguments
-from spec_tests.functions_called_by_tests import functions_of_test
+from spec_tests.__main__ import pytest_arguments
 from spec_tests.implementation import is_stub
 from spec_tests.report import report_data, terminal
 from spec_tests.report.fault_diagnosis import CHANGES
+from spec_tests.tests_by_function import functions_of_test
 
 COUNTED = (None, "ties", "single")
 """The edges at which an exercise must be right; without an edge input is ordinary."""

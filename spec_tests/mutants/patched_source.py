@@ -16,7 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 import reference
-from spec_tests.report.blame import unwrap_cached_function
+from spec_tests.report.messages import unwrap_cached_function
 
 Names = dict[str, Any]
 ROOT = Path(reference.__file__).parent

@@ -21,12 +21,14 @@ from spec_tests.accuracy import are_equal, assert_as_accurate, is_float
 from spec_tests.inputs import depends_on_random_stream
 from spec_tests.limits import DoesNotEnd, Limit
 from spec_tests.program import NoAnswer, ProgramEnded
-from spec_tests.report.axis_names import arguments_and_fields, names_of_axes, replace_argument
 from spec_tests.report.calls import (
     Call,
+    arguments_and_fields,
     contiguous_copy,
     count_elements,
     mapped,
+    names_of_axes,
+    replace_argument,
     tensors,
 )
 

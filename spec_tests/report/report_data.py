@@ -16,8 +16,8 @@ from spec_tests.implementation import Implementation
 from spec_tests.index import ROOT, equations, source_equations
 from spec_tests.report import fault_diagnosis as faults
 from spec_tests.report.fault_diagnosis import LEVELS
-from spec_tests.report.kinds_of_tests import NEEDS, OF_LEVEL, ORDER, Tests, run_state_by_kind
 from spec_tests.report.tex import tex_equations
+from spec_tests.tests_by_function import NEEDS, OF_LEVEL, ORDER, Tests, run_state_by_kind
 
 FORMAT = 2
 """Version of `report.schema.json`, raised by every incompatible change."""

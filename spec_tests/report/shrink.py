@@ -12,8 +12,7 @@ from torch import Tensor
 
 import reference
 from spec_tests.limits import DoesNotEnd, Limit
-from spec_tests.report.axis_names import arguments_and_fields, names_of_axes, replace_argument
-from spec_tests.report.calls import Call
+from spec_tests.report.calls import Call, arguments_and_fields, names_of_axes, replace_argument
 from spec_tests.report.fault_diagnosis import (
     EDGES,
     Fault,

@@ -14,11 +14,10 @@ import reference
 from spec_tests.accuracy import are_equal, assert_close, assert_equal
 from spec_tests.index import HERE, ROOT
 from spec_tests.report import report_data, tex
-from spec_tests.report.blame import explaining_steps
 from spec_tests.report.calls import LAST, UNFAULTED, Call, record_calls
 from spec_tests.report.fault_diagnosis import find_fault
 from spec_tests.report.literals import first_difference, literal, result_as_text
-from spec_tests.report.messages import matching_mutants
+from spec_tests.report.messages import explaining_steps, matching_mutants
 from spec_tests.report.plugin import Plugin
 from spec_tests.report.shrink import shrink_fault
 
