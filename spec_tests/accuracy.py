@@ -85,6 +85,17 @@ def are_equal(actual: Any, expected: Any) -> bool:
     return True
 
 
+def same_types_and_shapes(actual: Any, expected: Any) -> bool:
+    """Whether two results have the same structure, types, shapes and dtypes."""
+    if isinstance(expected, Tensor):
+        same = isinstance(actual, Tensor) and actual.shape == expected.shape
+        return same and actual.dtype == expected.dtype
+    if isinstance(expected, tuple | list):
+        several = isinstance(actual, tuple | list) and len(actual) == len(expected)
+        return several and all(map(same_types_and_shapes, actual, expected))
+    return type(actual) is type(expected)
+
+
 def assert_as_accurate(
     actual: Any,
     spec: Callable[..., Any],
@@ -94,13 +105,8 @@ def assert_as_accurate(
 ) -> None:
     """Check that `actual` equals `spec(**inputs)` up to the rounding of a correct computation.
 
-    Args:
-        actual: the result to check.
-        spec: the function of the specification.
-        inputs: its arguments.
-        known: float64 inputs and the result of `spec` on them. It is reused where `inputs` cast to
-            float64 are the same, as for most examples.
-        patient: try one other rounding even where the error is at least `HOPELESS`.
+    `known` holds float64 inputs and the result of `spec` on them. It is reused where `inputs` cast
+    to float64 are the same. If `patient`, one other rounding is tried even for a `HOPELESS` error.
     """
     wide = cast(inputs, torch.float64)
     exact = known[1] if known and are_equal(wide, known[0]) else spec(**wide)
@@ -283,12 +289,9 @@ def assert_same_kind(actual: Any, expected: Tensor) -> None:
 def excess(actual: Any, exact: Any, tied: list[Any], moved: list[Any]) -> float:
     """Return the error of a result in units of the tolerance: at most 1 if it is right.
 
-    Args:
-        actual: the result.
-        exact: the specification's result in float64.
-        tied: the specification's results at the dtype of `actual`, under roundings that move equal
-            results alike.
-        moved: the same under roundings that also separate equal results of different operations.
+    `exact` is the specification's result in float64, and `tied` are those at the dtype of `actual`
+    under roundings that move equal results alike. The roundings of `moved` also separate equal
+    results of different operations.
 
     Raises:
         AssertionError: `actual` has another type or shape.

@@ -224,13 +224,16 @@ def nothing_to_test_message(impl: Implementation) -> str:
     first = next(name for name in reference.__all__ if name in impl.judged & impl.lacks)
     message = f"{impl.name} offers no function {of}, such as {first}"
     if impl.unasked:
-        message += f"; {', '.join(sorted(impl.unasked))}, which no paper defines, needs --ours"
+        message += f"; {', '.join(impl.unasked)}, which no paper defines, needs --ours"
     return message + "".join(f"; {line}" for line in lines_on_misspelt_names(impl.misspelt))
 
 
 def pytest_ignore_collect(collection_path, config):
     """Ignore the tests of this repository, and files that use no function of a named module."""
-    if collection_path == OF_THE_SUITE and not is_asked_for(collection_path, config):
+    paths = [Path(word.partition("::")[0]).resolve() for word in config.args]
+    if collection_path == OF_THE_SUITE and not any(
+        OF_THE_SUITE in (path, *path.parents) or path == OF_THIS_REPOSITORY for path in paths
+    ):
         return True
     if not is_named(config) or config.getoption("--mutants"):
         return None
@@ -241,12 +244,6 @@ def pytest_ignore_collect(collection_path, config):
     offered = {n for impl in config.stash[IMPLEMENTATIONS] for n in impl.judged - impl.lacks}
     called = calls_by_name(collection_path) or functions_called_in(collection_path) & offered
     return None if called else True
-
-
-def is_asked_for(folder: Path, config: pytest.Config) -> bool:
-    """Whether a path on the command line is the folder, lies in it, or holds it below `HERE`."""
-    paths = [Path(word.partition("::")[0]).resolve() for word in config.args]
-    return any(folder in (path, *path.parents) or path == OF_THIS_REPOSITORY for path in paths)
 
 
 class WithoutTriton(pytest.Module):
@@ -324,7 +321,7 @@ def is_applicable(item: pytest.Item) -> bool:
         return not is_named(item.config)
     impl = under_test(item)
     if impl is None or item.config.getoption("--mutants"):
-        return impl is not None
+        return impl is not None and impl.module.is_detected_by(item.nodeid)
     if not impl.offers(functions_of_test(item)) or not impl.is_asked(functions_of_test(item)):
         return False
     if item.get_closest_marker("own_body") and not impl.has_own(str(item.callspec.params["name"])):

@@ -90,7 +90,9 @@ def mark_module(module: ModuleType, names: Sequence[str]) -> int:
         print(BUT)
     wrong = [name for name in names if states[name] == WRONG]
     for name in wrong[:1]:
-        _, _, *card = terminal.card_lines(least_failure(cards[name]))  # without its count of tests
+        first = counting_failures(cards[name])[0]
+        least = cards[name] | {"failures": [first | {"claims": first["claims"][:1]}]}
+        _, _, *card = terminal.card_lines(least)  # without its count of tests
         print(f"\n{name} is wrong", *(line for line, _ in card), sep="\n")
     left = [name for name in names if not states[name].startswith(SOLVED)]
     after = f"; next: {left[0]}" if left else ""
@@ -103,7 +105,7 @@ def state_of(card: dict[str, Any]) -> str:
 
     Dtypes are left out: a module says itself for which it is written.
     """
-    if any(map(does_count, card["failures"])):
+    if counting_failures(card):
         return WRONG
     if not card["passed"]:
         return "not tested"
@@ -112,15 +114,9 @@ def state_of(card: dict[str, Any]) -> str:
     return f"{SOLVED}, but not {' nor '.join(edges)}" if edges else SOLVED
 
 
-def does_count(failure: dict[str, Any]) -> bool:
-    """Whether an exercise with this failure is wrong."""
-    return failure["kind"] == CHANGES or failure["edge"] in COUNTED
-
-
-def least_failure(card: dict[str, Any]) -> dict[str, Any]:
-    """Return a card with its first failure that counts, and of that the first claim alone."""
-    first = next(filter(does_count, card["failures"]))
-    return card | {"failures": [first | {"claims": first["claims"][:1]}]}
+def counting_failures(card: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the failures for which an exercise is wrong."""
+    return [f for f in card["failures"] if f["kind"] == CHANGES or f["edge"] in COUNTED]
 
 
 def cards_of_run(module: ModuleType, names: list[str]) -> dict[str, dict[str, Any]] | None:
@@ -139,14 +135,11 @@ def cards_of_run(module: ModuleType, names: list[str]) -> dict[str, dict[str, An
         words += ["--report-json", str(file)]
         with redirect_stderr(said):
             status = pytest.main(pytest_arguments(words), plugins=[EnoughFailures()])
-        if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-            report = None
-        else:
+        if status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             (report,) = json.loads(file.read_text())["modules"]
-    if report is None:
-        print(said.getvalue(), file=sys.stderr)
-        return None
-    return {card["function"]: card for card in report["functions"] if card["function"] in names}
+            return {card["function"]: card for card in report["functions"]}
+    print(said.getvalue(), file=sys.stderr)
+    return None
 
 
 class EnoughFailures:

@@ -23,9 +23,9 @@ from spec_tests.program import LeftOut, NotSupported, Program
 from spec_tests.record_conversion import (
     Own,
     from_module_records,
+    hints_of,
     is_record,
     own_records,
-    return_annotation,
     to_module_records,
 )
 from spec_tests.report.calls import mapped, record_calls
@@ -227,7 +227,7 @@ class Implementation:
         """
         # a move to the device would copy a storage once for each tensor that shares it
         here = self.device.type == "cpu" or name == "stored_bytes"
-        hint = return_annotation(name)
+        hint = hints_of(name).get("return")
         if here and self.ours:
             return function
 

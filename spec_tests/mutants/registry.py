@@ -19,7 +19,13 @@ from typing import Any, NamedTuple
 import reference
 from reference.contract.enforce import enforce_contract
 from spec_tests.implementation import TRITON
-from spec_tests.mutants.patched_source import kernel_text, patched_kernels, patched_reference, text
+from spec_tests.mutants.patched_source import (
+    KERNELS,
+    ROOT,
+    patched_kernels,
+    patched_reference,
+    text,
+)
 
 
 class Mutant(NamedTuple):
@@ -48,7 +54,7 @@ def register_mutants(idea: str) -> Register:
     file = f"{idea}.py"
 
     def mutant(name: str, fault: str, old: str, new: str, test: str) -> None:
-        count = text(file).count(old)
+        count = text(ROOT, file).count(old)
         assert count == 1, f"stale: {old!r} stands {count} times in reference/{file}"
         module = Changed(partial(patched_reference, file, old, new))
         add(name, Mutant(file, fault, test_id(idea, test), module))
@@ -69,7 +75,7 @@ def register_kernel_mutants(file: str, block: int = 8, programs: int | None = No
     """
 
     def mutant(name: str, fault: str, old: str, new: str, test: str) -> None:
-        count = kernel_text(file).count(old)
+        count = text(KERNELS, file).count(old)
         assert count == 1, f"stale: {old!r} stands {count} times in optimized/kernels/{file}"
         idea, _, case = test.removeprefix("vector:").partition("-")
         test = test_id(idea, f"vector:{case}") if test.startswith("vector:") else test
@@ -109,7 +115,7 @@ def test_id(idea: str, test: str) -> str:
 def add(name: str, made: Mutant) -> None:
     """Register a mutant."""
     assert name not in MUTANTS, f"two mutants are called {name}"
-    made.module.is_detected_by = partial(names_test, made.detected_by.partition("[")[0])
+    made.module.detected_by = made.detected_by
     MUTANTS[name] = made
 
 
@@ -117,7 +123,12 @@ class Changed:
     """A module under test with the names of a changed source, built at the first access."""
 
     def __init__(self, make: Callable[[], dict[str, Any]]):
-        self.make, self.names = make, dict[str, Any]()
+        self.make, self.names, self.detected_by = make, dict[str, Any](), ""
+
+    def is_detected_by(self, nodeid: str) -> bool:
+        """Whether a test, or one of its cases, is the mutant's detecting test."""
+        (test, _, case), (place, _, given) = (x.partition("[") for x in (self.detected_by, nodeid))
+        return place.endswith(test) and (not given or case.rstrip("]") in given)
 
     def __dir__(self) -> list[str]:
         return reference.__all__
@@ -130,8 +141,3 @@ class Changed:
         made = self.names[name]
         setattr(self, name, enforce_contract("reference", made) if isfunction(made) else made)
         return vars(self)[name]
-
-
-def names_test(place: str, nodeid: str) -> bool:
-    """Whether `nodeid`, up to its parameters, names the test at `place`."""
-    return nodeid.partition("[")[0].endswith(place)

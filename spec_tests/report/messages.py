@@ -73,13 +73,8 @@ def failure_claims(
             "level": fault.level,
             "vacuous": fault.vacuous,
             "message": result_as_text(error),
-            "where": "",
-            "snippet": "",
-            "expected": "",
-            "got": "",
-            "hunts": "",
-            "lies": [],
-            "follows": [],
+            **dict.fromkeys(("where", "snippet", "expected", "got", "hunts"), ""),
+            **{"lies": [], "follows": []},
         }
         with suppress(Exception):  # a third-party result may not even have a repr
             claim |= evidence_of(impl, item, call, fault, kind) if call else {}

@@ -14,8 +14,7 @@ import torch
 
 from spec_tests.implementation import Implementation
 from spec_tests.index import ROOT, equations, source_equations
-from spec_tests.report import fault_diagnosis as faults
-from spec_tests.report.fault_diagnosis import LEVELS
+from spec_tests.report.fault_diagnosis import KIND, KINDS, LAW, LEVELS, VALUES
 from spec_tests.report.tex import tex_equations
 from spec_tests.tests_by_function import NEEDS, OF_LEVEL, ORDER, Tests, run_state_by_kind
 
@@ -33,17 +32,6 @@ EDGES = {
     "range": " at very large or small numbers",
     "ties": " where numbers tie",
 }
-KINDS = (
-    faults.SIGNATURE,
-    *faults.UNANSWERED,
-    faults.VALUES,
-    faults.KIND,
-    faults.LAW,
-    faults.CRASH,
-    faults.CHANGES,
-    faults.LENIENT,
-    faults.OTHER_ERROR,
-)
 UNEXPECTED = "[XPASS(strict)] "
 """Start of pytest's message on a test that passes although it was expected to fail."""
 MOST = 2
@@ -108,15 +96,14 @@ def module_report(
             ran[of] += "left_out" not in said
             idle[of] += skipped or "::test_signature[" in test.nodeid
             unsupported[name] += skipped
+        # a test that fails at an edge passed the level `values`
+        failed = [LEVELS.index(claim["level"]) for claim in said.get("claims", [])]
+        passed = len(LEVELS) if outcome == "passed" else min(failed, default=0)
         for spec in said["spec"]:
-            marks[spec].add(0 if partial else count_passed_levels(outcome, said))
+            marks[spec].add(0 if partial else passed)
     ran = Counter({of: n for of, n in ran.items() if n > idle[of]})
-    functions = [
-        function_card(
-            name, counts[name], found, run_state_by_kind(existing, ran, impl.name, name), level
-        )
-        for name in offered
-    ]
+    states = {name: run_state_by_kind(existing, ran, impl.name, name) for name in offered}
+    functions = [function_card(name, counts[name], found, states[name], level) for name in offered]
     mended = [
         {"test": test.nodeid, "reason": str(test.longrepr).removeprefix(UNEXPECTED)}
         for test, *_ in tests
@@ -140,7 +127,7 @@ def module_report(
         "mended": mended,
         "lacks": sorted(impl.lacks & impl.judged),
         "misspelt": impl.misspelt,
-        "unasked": sorted(impl.unasked),
+        "unasked": impl.unasked,
     }
 
 
@@ -179,21 +166,11 @@ def judgements(
     return judged
 
 
-def count_passed_levels(outcome: str, said: dict[str, Any]) -> int:
-    """Return the number of levels that a test passed; one that fails at an edge passed `values`."""
-    if outcome == "passed":
-        return len(LEVELS)
-    levels = (LEVELS.index(claim["level"]) for claim in said.get("claims", []))
-    return min(levels, default=0)
-
-
 def verdict(bad: bool, columns: list[str], passed: bool) -> str:
     """Return the verdict of an equation at a level.
 
-    Args:
-        bad: a failure counts against the equation.
-        columns: the verdicts of the functions that state it.
-        passed: a test of it passed at this level.
+    It depends on whether a failure counts against it and whether a test of it passed, and on the
+    verdicts of the functions that state it.
     """
     if bad:
         return "fails"
@@ -321,10 +298,9 @@ def is_same_cause(claim: dict[str, Any], failure: dict[str, Any]) -> bool:
     The failure's likely cause gives the result of the claim, too; or the claim is a broken law
     beside a wrong result.
     """
-    results = (faults.VALUES, faults.KIND)
-    if claim["kind"] == faults.LAW:
-        return failure["kind"] in results
-    return claim["kind"] in results and not {*failure["causes"]}.isdisjoint(claim["lies"])
+    if claim["kind"] == LAW:
+        return failure["kind"] in (VALUES, KIND)
+    return claim["kind"] in (VALUES, KIND) and not {*failure["causes"]}.isdisjoint(claim["lies"])
 
 
 GENERIC = ("test_agrees", "test_calling_convention", "test_gives_the_results")
