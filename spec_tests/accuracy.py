@@ -100,16 +100,16 @@ def assert_as_accurate(
     actual: Any,
     spec: Callable[..., Any],
     inputs: dict[str, Any],
-    known: tuple[dict[str, Any], Any] | None = None,
+    wide_result: tuple[dict[str, Any], Any] | None = None,
     patient: bool = True,
 ) -> None:
     """Check that `actual` equals `spec(**inputs)` up to the rounding of a correct computation.
 
-    `known` holds float64 inputs and the result of `spec` on them. It is reused where `inputs` cast
-    to float64 are the same. If `patient`, one other rounding is tried even for a `HOPELESS` error.
+    `wide_result` holds float64 inputs and the result of `spec` on them. It is reused where `inputs`
+    cast to float64 are the same. If `patient`, one rounding is tried even for a `HOPELESS` error.
     """
     wide = cast(inputs, torch.float64)
-    exact = known[1] if known and are_equal(wide, known[0]) else spec(**wide)
+    exact = wide_result[1] if wide_result and are_equal(wide, wide_result[0]) else spec(**wide)
     is_wide = all(x.dtype == torch.float64 for x in tensors(inputs) if is_float(x))
     same = exact if is_wide else spec(**inputs)
     tied, moved, wrong = [same], [same], excess(actual, exact, [same], [same])

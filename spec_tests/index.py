@@ -61,8 +61,8 @@ def source_equations(name: str) -> list[str]:
 
 def are_undefined_in_papers(ids: Iterable[str]) -> bool:
     """Whether there are ids, and none of them is defined in the papers."""
-    known, cited = equations(), set(ids)
-    return bool(cited) and all(known.get(i, {}).get("ours") for i in cited)
+    entries, cited = equations(), set(ids)
+    return bool(cited) and all(entries.get(i, {}).get("ours") for i in cited)
 
 
 @cache

@@ -120,7 +120,9 @@ def written(value: Any, exact: bool) -> Any:
 
 def as_lines(values: list[Any]) -> str:
     """Return a list as JSON, an element on each line."""
-    return "[\n" + ",\n".join(json.dumps(one, separators=(",", ":")) for one in values) + "\n]\n"
+    return (
+        "[\n" + ",\n".join(json.dumps(value, separators=(",", ":")) for value in values) + "\n]\n"
+    )
 
 
 def written_tensor(tensor: Tensor, exact: bool) -> Any:

@@ -75,11 +75,11 @@ def functions_called_by(file: Path, test: str) -> frozenset[str]:
     """Return the names that a test, its helpers and its fixtures call on `impl`."""
     seen, waiting, found = set[tuple[Path, str]](), [(file, test)], set[str]()
     while waiting:
-        place = waiting.pop()
-        if place not in seen and (here := names_by_function(place[0]).get(place[1])):
-            found |= here[0]
-            waiting += here[1]
-        seen.add(place)
+        body = waiting.pop()
+        if body not in seen and (names := names_by_function(body[0]).get(body[1])):
+            found |= names[0]
+            waiting += names[1]
+        seen.add(body)
     return frozenset(found)
 
 

@@ -162,8 +162,8 @@ def mutants_about(name: str) -> list[tuple[str, Any]]:
             import_module(".".join(file.relative_to(HERE.parent).with_suffix("").parts))
     from spec_tests.mutants.registry import MUTANTS
 
-    places = (f"{home}.py", name)
-    return [(mutant.fault, mutant.module) for mutant in MUTANTS.values() if mutant.place in places]
+    homes = (f"{home}.py", name)
+    return [(mutant.fault, mutant.module) for mutant in MUTANTS.values() if mutant.place in homes]
 
 
 def explaining_steps(call: Call) -> list[str]:

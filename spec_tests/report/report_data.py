@@ -141,11 +141,11 @@ def judgements(
 
     `marks` holds, for each equation, the number of levels that each of its tests passed.
     """
-    asked = LEVELS[: LEVELS.index(level) + 1]
+    levels = LEVELS[: LEVELS.index(level) + 1]
     columns = {card["function"]: verdicts(card, level) for card in functions}
     bad: dict[str, set[str]] = {}
     good = {*columns}
-    for part in asked:
+    for part in levels:
         claims = [claim for claim in found if claim["level"] == part]
         failing = {name for name, said in columns.items() if said[part] == "fails"}
         good -= failing
@@ -161,7 +161,7 @@ def judgements(
         reached = max(marks[spec], default=0)
         judged[spec] = dict.fromkeys(LEVELS) | {
             part: verdict(spec in bad[part], [columns[n][part] for n in stated[spec]], reached > at)
-            for at, part in enumerate(asked)
+            for at, part in enumerate(levels)
         }
     return judged
 

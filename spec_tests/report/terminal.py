@@ -142,11 +142,11 @@ def verdict_lines(
 ) -> Iterator[Line]:
     """Yield the table of verdicts by function and level, then the verdicts on equations."""
     yield "", PLAIN
-    asked = LEVELS[: LEVELS.index(level) + 1]
+    levels = LEVELS[: LEVELS.index(level) + 1]
     tested = [card for card in module["functions"] if card["verdict"] != "untested"]
     if named and tested:
         width = max(len(name) for name in ("function", *(card["function"] for card in tested))) + 2
-        yield f"{'function':<{width}}{''.join(f'{level:<9}' for level in asked)}equations", STRONG
+        yield f"{'function':<{width}}{''.join(f'{level:<9}' for level in levels)}equations", STRONG
         for card in tested:
             said = "".join(f"{mark:<9}" for mark in verdicts(card, level).values())
             ids = ", ".join(equation["id"] for equation in card["equations"])
