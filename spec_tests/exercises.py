@@ -100,7 +100,7 @@ def mark_module(module: ModuleType, names: Sequence[str]) -> int:
     return pytest.ExitCode.TESTS_FAILED if wrong else pytest.ExitCode.OK
 
 
-def state_of(card: dict[str, Any]) -> str:
+def state_of(card: report_data.Data) -> str:
     """Return whether an exercise is solved, with the edges that do not count and fail.
 
     Dtypes are left out: a module says itself for which it is written.
@@ -114,12 +114,12 @@ def state_of(card: dict[str, Any]) -> str:
     return f"{SOLVED}, but not {' nor '.join(edges)}" if edges else SOLVED
 
 
-def counting_failures(card: dict[str, Any]) -> list[dict[str, Any]]:
+def counting_failures(card: report_data.Data) -> list[report_data.Data]:
     """Return the failures for which an exercise is wrong."""
     return [f for f in card["failures"] if f["kind"] == CHANGES or f["edge"] in COUNTED]
 
 
-def cards_of_run(module: ModuleType, names: list[str]) -> dict[str, dict[str, Any]] | None:
+def cards_of_run(module: ModuleType, names: list[str]) -> dict[str, report_data.Data] | None:
     """Run the suite on these functions of a module alone, and return the card of each.
 
     It is None after an interrupt.
