@@ -62,7 +62,7 @@ def changed_statements(file: str, old: str, new: str) -> ast.Module:
     Raises:
         ValueError: no statement differs. A failed assertion would count as a detection.
     """
-    before, _, after = text(ROOT, file).partition(old)
+    before, _, after = text(ROOT / file).partition(old)
     first = 1 + before.count("\n")
     lines = range(first, first + new.count("\n") + 1)
     fresh = [
@@ -77,9 +77,9 @@ def changed_statements(file: str, old: str, new: str) -> ast.Module:
 
 
 @cache
-def text(folder: Path, file: str) -> str:
+def text(file: Path) -> str:
     """Return the text of a file."""
-    return (folder / file).read_text()
+    return file.read_text()
 
 
 def copy_function(function: FunctionType, names: Names) -> FunctionType:
@@ -103,7 +103,7 @@ def patched_kernels(
     import optimized
     from optimized._dispatch import dispatch
 
-    before = text(KERNELS, file)
+    before = text(KERNELS / file)
     if (changed := before.replace(old, new)) == before and old != new:
         raise ValueError(f"no change: optimized/kernels/{file} says what {new!r} says")
     home = TemporaryDirectory()

@@ -11,10 +11,11 @@ Lines without a sign occur in the source before and after the change.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from inspect import isfunction
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import reference
 from reference.contract.enforce import enforce_contract
@@ -28,18 +29,39 @@ from spec_tests.mutants.patched_source import (
 )
 
 
-class Mutant(NamedTuple):
-    """One wrong implementation."""
+class Mutant:
+    """A module under test with one mistake, built at the first access.
 
-    place: str  # the changed file
-    fault: str  # the mistake, in words
-    detected_by: str  # the end of the detecting test's id
-    module: Any
+    Args:
+        place: the changed file.
+        fault: the mistake, in words.
+        detected_by: the end of the detecting test's id.
+        make: a function that returns the public names of the changed source.
+    """
+
+    def __init__(self, place: str, fault: str, detected_by: str, make: Callable[[], Any]):
+        self.place, self.fault, self.detected_by = place, fault, detected_by
+        self.make, self.names = make, dict[str, Any]()
+
+    def is_detected_by(self, nodeid: str) -> bool:
+        """Whether a test, or one of its cases, is the mutant's detecting test."""
+        (test, _, case), (file, _, given) = (x.partition("[") for x in (self.detected_by, nodeid))
+        return file.endswith(test) and (not given or case.rstrip("]") in given)
+
+    def __dir__(self) -> list[str]:
+        return reference.__all__
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a public name of the changed source, with argument checks."""
+        if name not in reference.__all__:
+            raise AttributeError(name)
+        self.names = self.names or self.make()
+        made = self.names[name]
+        setattr(self, name, enforce_contract("reference", made) if isfunction(made) else made)
+        return vars(self)[name]
 
 
 MUTANTS: dict[str, Mutant] = {}
-
-
 DETECTING_TEST = re.compile(r"(\S.*)\n((?:  .*\n)+)")
 CHANGE = re.compile(r"  (\w+): (.*)\n((?:  [-+ ](?: .*)?\n)+)")
 Register = Callable[[str], None]
@@ -53,13 +75,12 @@ def register_mutants(idea: str) -> Register:
     """
     file = f"{idea}.py"
 
-    def mutant(name: str, fault: str, old: str, new: str, test: str) -> None:
-        count = text(ROOT, file).count(old)
-        assert count == 1, f"stale: {old!r} stands {count} times in reference/{file}"
-        module = Changed(partial(patched_reference, file, old, new))
-        add(name, Mutant(file, fault, test_id(idea, test), module))
+    def register(changes: str) -> None:
+        for name, fault, old, new, test in changes_of(changes, ROOT / file):
+            make = partial(patched_reference, file, old, new)
+            add(name, Mutant(file, fault, test_id(idea, test), make))
 
-    return text_register(mutant)
+    return register
 
 
 def register_kernel_mutants(file: str, block: int = 8, programs: int | None = None) -> Register:
@@ -74,34 +95,28 @@ def register_kernel_mutants(file: str, block: int = 8, programs: int | None = No
         programs: number of programs; few, so that each handles several tiles.
     """
 
-    def mutant(name: str, fault: str, old: str, new: str, test: str) -> None:
-        count = text(KERNELS, file).count(old)
-        assert count == 1, f"stale: {old!r} stands {count} times in optimized/kernels/{file}"
-        idea, _, case = test.removeprefix("vector:").partition("-")
-        test = test_id(idea, f"vector:{case}") if test.startswith("vector:") else test
-        module = Changed(partial(patched_kernels, file, old, new, block, programs))
-        if TRITON:
-            add(name, Mutant(f"kernels/{file}", fault, test, module))
-
-    return text_register(mutant)
-
-
-def text_register(mutant: Callable[[str, str, str, str, str], None]) -> Register:
-    """Return a function that calls `mutant` for each mutant of a text."""
-
-    def register(text: str) -> None:
-        rest = DETECTING_TEST.sub(lambda found: CHANGE.sub("", found[2]), text)
-        assert not rest.strip(), f"this is no mutant under its detecting test: {rest!r}"
-        for test, changes in DETECTING_TEST.findall(text):
-            for name, fault, change in CHANGE.findall(changes):
-                mutant(name, fault, one_side("-", change), one_side("+", change), test)
+    def register(changes: str) -> None:
+        for name, fault, old, new, test in changes_of(changes, KERNELS / file):
+            idea, _, case = test.removeprefix("vector:").partition("-")
+            test = test_id(idea, f"vector:{case}") if test.startswith("vector:") else test
+            make = partial(patched_kernels, file, old, new, block, programs)
+            if TRITON:
+                add(name, Mutant(f"kernels/{file}", fault, test, make))
 
     return register
 
 
-def one_side(sign: str, change: str) -> str:
-    """Return the source of a change before it (`-`) or after it (`+`)."""
-    return "\n".join(line[4:] for line in change.splitlines() if line[2] in (" ", sign))
+def changes_of(changes: str, file: Path) -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield name, fault, old source, new source and detecting test of each mutant of a text."""
+    rest = DETECTING_TEST.sub(lambda found: CHANGE.sub("", found[2]), changes)
+    assert not rest.strip(), f"this is no mutant under its detecting test: {rest!r}"
+    for test, mutants in DETECTING_TEST.findall(changes):
+        for name, fault, change in CHANGE.findall(mutants):
+            lines = change.splitlines()
+            old, new = ("\n".join(x[4:] for x in lines if x[2] in (" ", sign)) for sign in "-+")
+            count = text(file).count(old)
+            assert count == 1, f"stale: {old!r} stands {count} times in {file}"
+            yield name, fault, old, new, test
 
 
 def test_id(idea: str, test: str) -> str:
@@ -115,29 +130,4 @@ def test_id(idea: str, test: str) -> str:
 def add(name: str, made: Mutant) -> None:
     """Register a mutant."""
     assert name not in MUTANTS, f"two mutants are called {name}"
-    made.module.detected_by = made.detected_by
     MUTANTS[name] = made
-
-
-class Changed:
-    """A module under test with the names of a changed source, built at the first access."""
-
-    def __init__(self, make: Callable[[], dict[str, Any]]):
-        self.make, self.names, self.detected_by = make, dict[str, Any](), ""
-
-    def is_detected_by(self, nodeid: str) -> bool:
-        """Whether a test, or one of its cases, is the mutant's detecting test."""
-        (test, _, case), (place, _, given) = (x.partition("[") for x in (self.detected_by, nodeid))
-        return place.endswith(test) and (not given or case.rstrip("]") in given)
-
-    def __dir__(self) -> list[str]:
-        return reference.__all__
-
-    def __getattr__(self, name: str) -> Any:
-        """Return a public name of the changed source, with argument checks."""
-        if name not in reference.__all__:
-            raise AttributeError(name)
-        self.names = self.names or self.make()
-        made = self.names[name]
-        setattr(self, name, enforce_contract("reference", made) if isfunction(made) else made)
-        return vars(self)[name]

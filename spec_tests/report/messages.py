@@ -163,7 +163,7 @@ def mutants_about(name: str) -> list[tuple[str, Any]]:
     from spec_tests.mutants.registry import MUTANTS
 
     homes = (f"{home}.py", name)
-    return [(mutant.fault, mutant.module) for mutant in MUTANTS.values() if mutant.place in homes]
+    return [(mutant.fault, mutant) for mutant in MUTANTS.values() if mutant.place in homes]
 
 
 def explaining_steps(call: Call) -> list[str]:
