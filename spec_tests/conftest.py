@@ -277,9 +277,8 @@ def pytest_generate_tests(metafunc):
             impls = [impl for impl in impls if impl.offers(needed)]
         if test.get_closest_marker("argument_checks"):
             impls = [impl for impl in impls if impl.checks_arguments]
-        if metafunc.definition.get_closest_marker(
-            "slow_interpreted"
-        ) and not metafunc.config.getoption("--impl"):
+        slow = test.get_closest_marker("slow_interpreted")
+        if slow and not metafunc.config.getoption("--impl"):
             impls = [impl for impl in impls if not impl.is_interpreted]
         metafunc.parametrize("impl", impls, ids=repr, scope="session")
 

@@ -142,10 +142,6 @@ class Implementation:
                     found[name] = lacked[near[0]]
         return found
 
-    def supports_dtype(self, dtype: torch.dtype) -> bool:
-        """Whether it is tested at a dtype: any dtype, or those in its tuple `dtypes`."""
-        return dtype in getattr(self.module, "dtypes", (dtype,))
-
     @cached_property
     def own(self) -> Own:
         """Its own record types, which it receives as arguments and may return."""

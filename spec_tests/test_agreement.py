@@ -112,7 +112,7 @@ def assert_agrees(impl, name, inputs, dtypes=DTYPES):
     function, spec = getattr(impl, name), getattr(reference, name)
     wide = cast(inputs, torch.float64)
     exact = wide, spec(**wide)
-    supported = [*filter(impl.supports_dtype, dtypes)]
+    supported = [x for x in dtypes if x in getattr(impl.module, "dtypes", dtypes)]
     for dtype in supported:
         same = cast(inputs, dtype)
         try:

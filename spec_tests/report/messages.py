@@ -57,10 +57,13 @@ def failure_claims(
     impl: Implementation, item: Any, faults: Iterable[tuple[BaseException, Fault | None]]
 ) -> Iterator[dict[str, Any]]:
     """Yield the claim of a failed test, once for each distinct failure."""
+    called = [name for name in reference.__all__ if name in functions_of_test(item)]
+    home = ".".join(item.path.parent.parts[-2:])
+    own = [name for name in called if unwrap(getattr(reference, name)).__module__.endswith(home)]
     for error, fault in faults:
         fault = fault or Fault(LAW, "", None)
         call = fault.call
-        name = call.name if call else function_of(item)
+        name = call.name if call else (own or called or [""])[0]
         kind = SIGNATURE if item.originalname == "test_signature" else fault.kind
         generic = item.originalname in SENTENCES and kind in (*WRONG, *UNANSWERED)
         claim = {
@@ -122,14 +125,6 @@ def sentence(item: Any) -> str:
 def equations_of(item: pytest.Item) -> list[str]:
     """Return the ids of the equations that a test is marked with."""
     return sorted({spec for mark in item.iter_markers("spec") for spec in mark.args})
-
-
-def function_of(item: Any) -> str:
-    """Return the function that a test is mainly about, if none of its calls is at fault."""
-    called = [name for name in reference.__all__ if name in functions_of_test(item)]
-    home = ".".join(item.path.parent.parts[-2:])
-    own = [name for name in called if unwrap(getattr(reference, name)).__module__.endswith(home)]
-    return (own or called or [""])[0]
 
 
 def matching_mutants(call: Call) -> list[str]:
