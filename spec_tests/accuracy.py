@@ -14,7 +14,7 @@ candidates are exactly equal.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -68,7 +68,7 @@ def assert_same_structure(actual: Any, expected: Any) -> None:
     kind = tuple if isinstance(expected, tuple) else type(expected)
     assert isinstance(actual, kind), f"{type(actual)} is no {kind}"
     assert len(actual) == len(expected), (len(actual), len(expected))
-    assert kind is not dict or actual.keys() == expected.keys(), (*actual, *expected)
+    assert kind is not dict or {*actual} == {*expected}, (*actual, *expected)
 
 
 def parts_of(value: Any, like: Any = None) -> list[Any]:
@@ -141,7 +141,7 @@ def error_bounds(spec: Callable[..., Any], inputs: dict[str, Any]) -> tuple[Any,
     return with_bounds(exact, found)
 
 
-def with_bounds(exact: Any, found: list[Any]) -> tuple[Any, Any]:
+def with_bounds(exact: Any, found: Sequence[Any]) -> tuple[Any, Any]:
     """Return a result and its bounds from results under several roundings, the plain one first."""
     same: Any = found[0]
     if isinstance(exact, float) and isinstance(same, float):
@@ -154,7 +154,11 @@ def with_bounds(exact: Any, found: list[Any]) -> tuple[Any, Any]:
         results, bounds = ([*column] for column in zip(*parts, strict=True)) if parts else ([], [])
         made = type(exact)(*results) if hasattr(exact, "_fields") else tuple(results)
         return made, tuple(bounds)
-    if is_float(exact) and all(other.shape == exact.shape for other in found):
+    if (
+        isinstance(exact, Tensor)
+        and is_float(exact)
+        and all(other.shape == exact.shape for other in found)
+    ):
         moved = torch.stack([*found]).double()
         if not (moved.isfinite() == exact.isfinite()).all():
             raise Unequal("another rounding gives another infinity", same, exact)
@@ -265,9 +269,9 @@ def cast(value: Any, dtype: torch.dtype) -> Any:
         return value.to(dtype)
     if isinstance(value, dict):
         return {name: cast(part, dtype) for name, part in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
+    if isinstance(value, tuple) and (fields := getattr(value, "_fields", ())):
         kinds = {name: torch.promote_types(dtype, torch.float32) for name in WIDE}
-        parts = zip(value._fields, value, strict=True)
+        parts = zip(fields, value, strict=True)
         return type(value)(*(cast(part, kinds.get(name, dtype)) for name, part in parts))
     if isinstance(value, tuple):
         return tuple(cast(part, dtype) for part in value)
@@ -312,7 +316,9 @@ def excess(actual: Any, exact: Any, tied: list[Any], moved: list[Any]) -> float:
         return max((excess(a, e, [*t], [*m]) for a, e, t, m in parts), default=0.0)
     if isinstance(same, float):
         assert isinstance(actual, float), type(actual)
-        columns = [torch.tensor(x, dtype=torch.float64) for x in ([actual, exact], tied, moved)]
+        columns: Any = [
+            torch.tensor(x, dtype=torch.float64) for x in ([actual, exact], tied, moved)
+        ]
         return excess(*columns[0], *([*column] for column in columns[1:]))
     if not isinstance(same, Tensor):
         assert type(actual) is type(same), (type(actual), type(same))

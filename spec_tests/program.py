@@ -340,8 +340,9 @@ def read_offer(line: bytes) -> tuple[frozenset[str], tuple[Any, ...], bool]:
     Raises:
         NoAnswer: the line is not as the protocol says.
     """
-    offer = {"dtypes": ["float64", "float32"], "tensors": FORMS[0]} | parsed(line)
-    functions, dtypes, form = (offer.get(key) for key in ("functions", "dtypes", "tensors"))
+    default = {"functions": None, "dtypes": ["float64", "float32"], "tensors": FORMS[0]}
+    offer: dict[str, Any] = default | parsed(line)
+    functions, dtypes, form = (offer[key] for key in default)
     words = [
         isinstance(x, list) and all(isinstance(y, str) for y in x) for x in (functions, dtypes)
     ]
