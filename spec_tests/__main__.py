@@ -9,6 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 NEEDED = ("pytest", "hypothesis", "beartype")
+TAKES_VALUE = {"--xfails", "--device", "--impl", "--command", "--hypothesis-profile", "--level"}
+TAKES_VALUE |= {"--report-html", "--report-json", "--examples", "--paper", "--call-limit"}
+TAKES_VALUE |= {"-k", "-m", "-n", "-p", "-c", "-W"}
 
 
 def file_of_exercises(word: str) -> Path | None:
@@ -16,6 +19,21 @@ def file_of_exercises(word: str) -> Path | None:
     file = Path(f"{word.removesuffix('.py')}.py")
     declares = file.is_file() and re.search(r"^exercises\b", file.read_text(), re.MULTILINE)
     return file if declares else None
+
+
+def pytest_arguments(given: list[str]) -> list[str]:
+    """Return pytest's arguments: a bare word becomes `--impl WORD`, others stay as they are."""
+    out = [str(Path(__file__).parent), "-p", "no:cacheprovider", "--import-mode=importlib"]
+    out += ["-p", "no:benchmark"]  # it would create a folder .benchmarks
+    out += [] if any(word.startswith("-v") for word in given) else ["-q"]
+    expects_value = False
+    for word in given:
+        if word.startswith("-") or expects_value:
+            out.append(word)
+        else:
+            out += ["--impl", word]
+        expects_value = word in TAKES_VALUE
+    return out
 
 
 if __name__ == "__main__":
@@ -26,7 +44,5 @@ if __name__ == "__main__":
 
         sys.exit(mark_file(exercises))
     import pytest
-
-    from spec_tests.command_line import pytest_arguments
 
     sys.exit(pytest.main(pytest_arguments(sys.argv[1:])))

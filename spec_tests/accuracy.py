@@ -14,17 +14,19 @@ candidates are exactly equal.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from spec_tests.report.calls import tensors
 from spec_tests.rounding_noise import Noise
 
 SAFETY = 16
 SEEDS = (1, -1, 2, -2)
 """Seeds of the roundings under which the specification runs; `-seed` mirrors `seed`."""
+SEVERAL = (tuple, list, deque, dict)
 FACTORS = {"left", "right"}
 """Fields of a low-rank record, of which only the product is unique."""
 WIDE = {"mass", "residual_mass"}
@@ -47,13 +49,9 @@ class Unequal(AssertionError):
 
 def assert_equal(actual: Any, expected: Any) -> None:
     """Check that `actual` equals `expected` bit for bit: type, shape, dtype and every element."""
-    if isinstance(expected, dict):
-        assert_equal(tuple(actual.items()), tuple(expected.items()))
-    elif isinstance(expected, tuple | list | deque):
-        kind = tuple if isinstance(expected, tuple) else type(expected)
-        assert isinstance(actual, kind), f"{type(actual)} is no {kind}"
-        assert len(actual) == len(expected), (len(actual), len(expected))
-        for part, other in zip(actual, expected, strict=True):
+    if isinstance(expected, SEVERAL):
+        assert_same_structure(actual, expected)
+        for part, other in zip(parts_of(actual, expected), parts_of(expected), strict=True):
             assert_equal(part, other)
     elif isinstance(expected, Tensor):
         assert_same_kind(actual, expected)
@@ -65,35 +63,55 @@ def assert_equal(actual: Any, expected: Any) -> None:
             raise Unequal(f"{actual!r} != {expected!r}", actual, expected)
 
 
-def are_equal(one: Any, other: Any) -> bool:
+def assert_same_structure(actual: Any, expected: Any) -> None:
+    """Check that `actual` is several values as `expected` is: as many, and of the same names."""
+    kind = tuple if isinstance(expected, tuple) else type(expected)
+    assert isinstance(actual, kind), f"{type(actual)} is no {kind}"
+    assert len(actual) == len(expected), (len(actual), len(expected))
+    assert kind is not dict or {*actual} == {*expected}, (*actual, *expected)
+
+
+def parts_of(value: Any, like: Any = None) -> list[Any]:
+    """Return the values of a tuple, list or dictionary, of which `like` gives the order."""
+    return [value[key] for key in like or value] if isinstance(value, dict) else [*value]
+
+
+def are_equal(actual: Any, expected: Any) -> bool:
     """Whether two values are equal bit for bit."""
     try:
-        assert_equal(one, other)
+        assert_equal(actual, expected)
     except AssertionError:
         return False
     return True
+
+
+def same_types_and_shapes(actual: Any, expected: Any) -> bool:
+    """Whether two results have the same structure, types, shapes and dtypes."""
+    if isinstance(expected, Tensor):
+        same = isinstance(actual, Tensor) and actual.shape == expected.shape
+        return same and actual.dtype == expected.dtype
+    if isinstance(expected, tuple | list):
+        several = isinstance(actual, tuple | list) and len(actual) == len(expected)
+        return several and all(map(same_types_and_shapes, actual, expected))
+    return type(actual) is type(expected)
 
 
 def assert_as_accurate(
     actual: Any,
     spec: Callable[..., Any],
     inputs: dict[str, Any],
-    known: tuple[dict[str, Any], Any] | None = None,
+    wide_result: tuple[dict[str, Any], Any] | None = None,
     patient: bool = True,
 ) -> None:
     """Check that `actual` equals `spec(**inputs)` up to the rounding of a correct computation.
 
-    Args:
-        actual: the result to check.
-        spec: the function of the specification.
-        inputs: its arguments.
-        known: float64 inputs and the result of `spec` on them. It is reused where `inputs` cast to
-            float64 are the same, as for most examples.
-        patient: try one other rounding even where the error is at least `HOPELESS`.
+    `wide_result` holds float64 inputs and the result of `spec` on them. It is reused where `inputs`
+    cast to float64 are the same. If `patient`, one rounding is tried even for a `HOPELESS` error.
     """
     wide = cast(inputs, torch.float64)
-    exact = known[1] if known and are_equal(wide, known[0]) else spec(**wide)
-    same = exact if is_wide(inputs) else spec(**inputs)
+    exact = wide_result[1] if wide_result and are_equal(wide, wide_result[0]) else spec(**wide)
+    is_wide = all(x.dtype == torch.float64 for x in tensors(inputs) if is_float(x))
+    same = exact if is_wide else spec(**inputs)
     tied, moved, wrong = [same], [same], excess(actual, exact, [same], [same])
     for seed in SEEDS:
         if wrong <= 1 or (wrong >= HOPELESS and not (patient and seed == SEEDS[0])):
@@ -123,35 +141,39 @@ def error_bounds(spec: Callable[..., Any], inputs: dict[str, Any]) -> tuple[Any,
     return with_bounds(exact, found)
 
 
-def with_bounds(exact: Any, found: list[Any]) -> tuple[Any, Any]:
+def with_bounds(exact: Any, found: Sequence[Any]) -> tuple[Any, Any]:
     """Return a result and its bounds from results under several roundings, the plain one first."""
     same: Any = found[0]
     if isinstance(exact, float) and isinstance(same, float):
-        numbers = [torch.tensor(one, dtype=torch.float64) for one in (exact, *found)]
-        return exact, with_bounds(numbers[0], numbers[1:])[1]
+        number, *others = torch.tensor([exact, *found], dtype=torch.float64)
+        return exact, with_bounds(number, others)[1]
     if isinstance(exact, tuple):
-        if any(type(one) is not type(exact) or len(one) != len(exact) for one in found):
+        if any(type(other) is not type(exact) or len(other) != len(exact) for other in found):
             raise Unequal("another rounding gives another kind of result", same, exact)
-        parts = [with_bounds(part, [one[at] for one in found]) for at, part in enumerate(exact)]
-        results = [result for result, _ in parts]
+        parts = [with_bounds(*pair) for pair in zip(exact, zip(*found, strict=True), strict=True)]
+        results, bounds = ([*column] for column in zip(*parts, strict=True)) if parts else ([], [])
         made = type(exact)(*results) if hasattr(exact, "_fields") else tuple(results)
-        return made, tuple(bound for _, bound in parts)
+        return made, tuple(bounds)
     if (
         isinstance(exact, Tensor)
         and is_float(exact)
-        and all(one.shape == exact.shape for one in found)
+        and all(other.shape == exact.shape for other in found)
     ):
-        moved = torch.stack(found).double()
+        moved = torch.stack([*found]).double()
         if not (moved.isfinite() == exact.isfinite()).all():
             raise Unequal("another rounding gives another infinity", same, exact)
-        shift = (moved - exact).nan_to_num(0, 0, 0).abs().amax(0)
-        size = exact.double().nan_to_num(0, 0, 0).abs()
-        allowed = rounding(same.dtype, size) + narrowing(same.dtype, size) + shift
-        return exact.to(same.dtype), allowed
+        return exact.to(same.dtype), allowed_error(same.dtype, exact.double(), moved)
     others = [*found, exact] if isinstance(exact, Tensor) else found  # other bytes in float64
-    if not all(are_equal(one, same) for one in others):
+    if not all(are_equal(other, same) for other in others):
         raise Unequal("another rounding gives another choice", same, exact)
     return same, None
+
+
+def allowed_error(dtype: torch.dtype, exact: Tensor, found: Tensor) -> Tensor:
+    """Return the tolerance of a float64 result computed at a dtype; `found` are other roundings."""
+    shift = (found - exact).nan_to_num(0, 0, 0).abs().amax(0)
+    size = exact.nan_to_num(0, 0, 0).abs()
+    return rounding(dtype, size) + narrowing(dtype, size) + shift
 
 
 def assert_close(actual: Tensor, exact: Tensor | float, scale: Tensor | float = 1.0) -> None:
@@ -207,8 +229,8 @@ def assert_optimal(kept: Tensor, scores: Tensor, among: Tensor | None = None) ->
     The comparison is along the last axis, among the entries of the mask `among` if it is given.
     """
     rivals = ~kept if among is None else ~kept & among
-    held = kept if among is None else kept & among
-    worst = scores.double().masked_fill(~held, torch.inf).amin(-1)
+    chosen = kept if among is None else kept & among
+    worst = scores.double().masked_fill(~chosen, torch.inf).amin(-1)
     best = scores.double().masked_fill(~rivals, -torch.inf).amax(-1)
     slack = rounding(scores.dtype, best.abs()) + narrowing(scores.dtype, best)
     fine = (worst >= best) | (best - worst <= slack)
@@ -247,22 +269,13 @@ def cast(value: Any, dtype: torch.dtype) -> Any:
         return value.to(dtype)
     if isinstance(value, dict):
         return {name: cast(part, dtype) for name, part in value.items()}
+    if isinstance(value, tuple) and (fields := getattr(value, "_fields", ())):
+        kinds = {name: torch.promote_types(dtype, torch.float32) for name in WIDE}
+        parts = zip(fields, value, strict=True)
+        return type(value)(*(cast(part, kinds.get(name, dtype)) for name, part in parts))
     if isinstance(value, tuple):
-        fields = getattr(value, "_fields", ("",) * len(value))
-        wide = torch.promote_types(dtype, torch.float32)
-        parts = [
-            cast(part, wide if name in WIDE else dtype)
-            for name, part in zip(fields, value, strict=True)
-        ]
-        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+        return tuple(cast(part, dtype) for part in value)
     return value
-
-
-def is_wide(value: Any) -> bool:
-    """Whether every floating-point tensor in nested tuples and dictionaries is float64."""
-    if isinstance(value, dict | tuple):
-        return all(map(is_wide, value.values() if isinstance(value, dict) else value))
-    return not is_float(value) or value.dtype == torch.float64
 
 
 def is_float(value: Any) -> bool:
@@ -280,26 +293,16 @@ def assert_same_kind(actual: Any, expected: Tensor) -> None:
 def excess(actual: Any, exact: Any, tied: list[Any], moved: list[Any]) -> float:
     """Return the error of a result in units of the tolerance: at most 1 if it is right.
 
-    Args:
-        actual: the result.
-        exact: the specification's result in float64.
-        tied: the specification's results at the dtype of `actual`, under roundings that move equal
-            results alike.
-        moved: the same under roundings that also separate equal results of different operations.
+    `exact` is the specification's result in float64, and `tied` are those at the dtype of `actual`
+    under roundings that move equal results alike. The roundings of `moved` also separate equal
+    results of different operations.
 
     Raises:
         AssertionError: `actual` has another type or shape.
     """
     same = tied[0]
-    if isinstance(same, dict):
-        assert isinstance(actual, dict), f"{type(actual)} is no dictionary"
-        assert actual.keys() == same.keys(), (*actual, *same)
-        several = [[tuple(f.values()) for f in found] for found in (tied, moved)]
-        return excess(tuple(actual.values()), tuple(exact.values()), *several)
-    if isinstance(same, tuple | list | deque):
-        kind = tuple if isinstance(same, tuple) else type(same)
-        assert isinstance(actual, kind), f"{type(actual)} is no {kind}"
-        assert len(actual) == len(same), (len(actual), len(same))
+    if isinstance(same, SEVERAL):
+        assert_same_structure(actual, same)
         several = [[f for f in found if len(f) == len(same)] for found in (tied, moved)]
         if {*getattr(same, "_fields", ())} >= FACTORS:
             for field in FACTORS:
@@ -308,13 +311,15 @@ def excess(actual: Any, exact: Any, tied: list[Any], moved: list[Any]) -> float:
             off = product - exact[-1]
             actual = *rest, product - off.clamp(-slack, slack)
             several = [[*map(multiplied, found)] for found in several]
-        parts = zip(actual, exact, *(zip(*found, strict=True) for found in several), strict=True)
+        columns = (zip(*(parts_of(f, same) for f in found), strict=True) for found in several)
+        parts = zip(parts_of(actual, same), parts_of(exact, same), *columns, strict=True)
         return max((excess(a, e, [*t], [*m]) for a, e, t, m in parts), default=0.0)
     if isinstance(same, float):
         assert isinstance(actual, float), type(actual)
-        numbers = [torch.tensor([x], dtype=torch.float64) for x in (actual, exact)]
-        found = [[torch.tensor([x], dtype=torch.float64) for x in some] for some in (tied, moved)]
-        return excess(numbers[0], numbers[1], *found)
+        columns: Any = [
+            torch.tensor(x, dtype=torch.float64) for x in ([actual, exact], tied, moved)
+        ]
+        return excess(*columns[0], *([*column] for column in columns[1:]))
     if not isinstance(same, Tensor):
         assert type(actual) is type(same), (type(actual), type(same))
         return 0.0 if any(actual == other for other in tied) else UNDECIDED
@@ -329,8 +334,7 @@ def excess(actual: Any, exact: Any, tied: list[Any], moved: list[Any]) -> float:
     others = torch.stack([f for f in moved if f.shape == same.shape]).double()
     exact = exact.double()
     error = (actual.double() - exact).abs().masked_fill(actual.double() == exact, 0)  # or infinite
-    shift = (torch.cat([choices, others]) - exact).nan_to_num(0, 0, 0).abs().amax(0)
-    allowed = rounding(same.dtype, exact.abs()) + narrowing(same.dtype, exact) + shift
+    allowed = allowed_error(same.dtype, exact, torch.cat([choices, others]))
     times = (error / allowed.clamp(min=TINY)).nan_to_num(torch.inf, torch.inf).max()
     slight = error.max() <= SLIGHT * exact.nan_to_num(0, 0, 0).abs().max()
     return min(float(times), UNDECIDED) if slight and times > 1 else float(times)

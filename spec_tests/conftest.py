@@ -16,11 +16,6 @@ from hypothesis.internal.constants_ast import Constants
 
 import optimized  # noqa: F401 - before a folder with another module of that name is on the path
 import reference
-from spec_tests.functions_called_by_tests import (
-    functions_called_by,
-    functions_of_test,
-    may_call_any,
-)
 from spec_tests.implementation import (
     TRITON,
     Implementation,
@@ -31,15 +26,19 @@ from spec_tests.index import are_undefined_in_papers
 from spec_tests.limits import SECONDS
 from spec_tests.program import NotAProgram
 from spec_tests.report.fault_diagnosis import LEVELS
-from spec_tests.report.kinds_of_tests import (
+from spec_tests.report.plugin import Plugin
+from spec_tests.report.report_data import PAPERS, lines_on_misspelt_names
+from spec_tests.tests_by_function import (
     NEEDS,
     ORDER,
     Tests,
+    calls_by_name,
     count_tests_by_function_and_kind,
+    functions_called_by,
+    functions_called_in,
+    functions_of_test,
     kind_of,
 )
-from spec_tests.report.plugin import Plugin
-from spec_tests.report.report_data import PAPERS, lines_on_misspelt_names
 
 quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
@@ -225,27 +224,26 @@ def nothing_to_test_message(impl: Implementation) -> str:
     first = next(name for name in reference.__all__ if name in impl.judged & impl.lacks)
     message = f"{impl.name} offers no function {of}, such as {first}"
     if impl.unasked:
-        message += f"; {', '.join(sorted(impl.unasked))}, which no paper defines, needs --ours"
+        message += f"; {', '.join(impl.unasked)}, which no paper defines, needs --ours"
     return message + "".join(f"; {line}" for line in lines_on_misspelt_names(impl.misspelt))
 
 
 def pytest_ignore_collect(collection_path, config):
     """Ignore the tests of this repository, and files that use no function of a named module."""
-    if collection_path == OF_THE_SUITE and not is_asked_for(collection_path, config):
+    paths = [Path(word.partition("::")[0]).resolve() for word in config.args]
+    if collection_path == OF_THE_SUITE and not any(
+        OF_THE_SUITE in (path, *path.parents) or path == OF_THIS_REPOSITORY for path in paths
+    ):
         return True
     if not is_named(config) or config.getoption("--mutants"):
         return None
     if collection_path == OF_THIS_REPOSITORY:
         return True
-    offered = [impl.judged - impl.lacks for impl in config.stash[IMPLEMENTATIONS]]
-    idle = collection_path.name.startswith("test_") and collection_path.parent != HERE
-    return (idle and not any(may_call_any(collection_path, names) for names in offered)) or None
-
-
-def is_asked_for(folder: Path, config: pytest.Config) -> bool:
-    """Whether a path on the command line is the folder, lies in it, or holds it below `HERE`."""
-    paths = [Path(word.partition("::")[0]).resolve() for word in config.args]
-    return any(folder in (path, *path.parents) or path == OF_THIS_REPOSITORY for path in paths)
+    if collection_path.parent == HERE or not collection_path.name.startswith("test_"):
+        return None
+    offered = {n for impl in config.stash[IMPLEMENTATIONS] for n in impl.judged - impl.lacks}
+    called = calls_by_name(collection_path) or functions_called_in(collection_path) & offered
+    return None if called else True
 
 
 class WithoutTriton(pytest.Module):
@@ -279,9 +277,8 @@ def pytest_generate_tests(metafunc):
             impls = [impl for impl in impls if impl.offers(needed)]
         if test.get_closest_marker("argument_checks"):
             impls = [impl for impl in impls if impl.checks_arguments]
-        if metafunc.definition.get_closest_marker(
-            "slow_interpreted"
-        ) and not metafunc.config.getoption("--impl"):
+        slow = test.get_closest_marker("slow_interpreted")
+        if slow and not metafunc.config.getoption("--impl"):
             impls = [impl for impl in impls if not impl.is_interpreted]
         metafunc.parametrize("impl", impls, ids=repr, scope="session")
 
@@ -323,7 +320,7 @@ def is_applicable(item: pytest.Item) -> bool:
         return not is_named(item.config)
     impl = under_test(item)
     if impl is None or item.config.getoption("--mutants"):
-        return impl is not None
+        return impl is not None and impl.module.is_detected_by(item.nodeid)
     if not impl.offers(functions_of_test(item)) or not impl.is_asked(functions_of_test(item)):
         return False
     if item.get_closest_marker("own_body") and not impl.has_own(str(item.callspec.params["name"])):

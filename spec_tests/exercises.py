@@ -25,11 +25,11 @@ import pytest
 import torch
 
 import reference
-from spec_tests.command_line import pytest_arguments
-from spec_tests.functions_called_by_tests import functions_of_test
+from spec_tests.__main__ import pytest_arguments
 from spec_tests.implementation import is_stub
 from spec_tests.report import report_data, terminal
 from spec_tests.report.fault_diagnosis import CHANGES
+from spec_tests.tests_by_function import functions_of_test
 
 COUNTED = (None, "ties", "single")
 """The edges at which an exercise must be right; without an edge input is ordinary."""
@@ -90,7 +90,9 @@ def mark_module(module: ModuleType, names: Sequence[str]) -> int:
         print(BUT)
     wrong = [name for name in names if states[name] == WRONG]
     for name in wrong[:1]:
-        _, _, *card = terminal.card_lines(least_failure(cards[name]))  # without its count of tests
+        first = counting_failures(cards[name])[0]
+        least = cards[name] | {"failures": [first | {"claims": first["claims"][:1]}]}
+        _, _, *card = terminal.card_lines(least)  # without its count of tests
         print(f"\n{name} is wrong", *(line for line, _ in card), sep="\n")
     left = [name for name in names if not states[name].startswith(SOLVED)]
     after = f"; next: {left[0]}" if left else ""
@@ -98,12 +100,12 @@ def mark_module(module: ModuleType, names: Sequence[str]) -> int:
     return pytest.ExitCode.TESTS_FAILED if wrong else pytest.ExitCode.OK
 
 
-def state_of(card: dict[str, Any]) -> str:
+def state_of(card: report_data.Data) -> str:
     """Return whether an exercise is solved, with the edges that do not count and fail.
 
     Dtypes are left out: a module says itself for which it is written.
     """
-    if any(map(does_count, card["failures"])):
+    if counting_failures(card):
         return WRONG
     if not card["passed"]:
         return "not tested"
@@ -112,18 +114,12 @@ def state_of(card: dict[str, Any]) -> str:
     return f"{SOLVED}, but not {' nor '.join(edges)}" if edges else SOLVED
 
 
-def does_count(failure: dict[str, Any]) -> bool:
-    """Whether an exercise with this failure is wrong."""
-    return failure["kind"] == CHANGES or failure["edge"] in COUNTED
+def counting_failures(card: report_data.Data) -> list[report_data.Data]:
+    """Return the failures for which an exercise is wrong."""
+    return [f for f in card["failures"] if f["kind"] == CHANGES or f["edge"] in COUNTED]
 
 
-def least_failure(card: dict[str, Any]) -> dict[str, Any]:
-    """Return a card with its first failure that counts, and of that the first claim alone."""
-    first = next(filter(does_count, card["failures"]))
-    return card | {"failures": [first | {"claims": first["claims"][:1]}]}
-
-
-def cards_of_run(module: ModuleType, names: list[str]) -> dict[str, dict[str, Any]] | None:
+def cards_of_run(module: ModuleType, names: list[str]) -> dict[str, report_data.Data] | None:
     """Run the suite on these functions of a module alone, and return the card of each.
 
     It is None after an interrupt.
@@ -139,14 +135,11 @@ def cards_of_run(module: ModuleType, names: list[str]) -> dict[str, dict[str, An
         words += ["--report-json", str(file)]
         with redirect_stderr(said):
             status = pytest.main(pytest_arguments(words), plugins=[EnoughFailures()])
-        if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-            report = None
-        else:
+        if status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             (report,) = json.loads(file.read_text())["modules"]
-    if report is None:
-        print(said.getvalue(), file=sys.stderr)
-        return None
-    return {card["function"]: card for card in report["functions"] if card["function"] in names}
+            return {card["function"]: card for card in report["functions"]}
+    print(said.getvalue(), file=sys.stderr)
+    return None
 
 
 class EnoughFailures:

@@ -104,12 +104,9 @@ def _settings(name: str, kind: Any, good: Any) -> Iterator[Refusal]:
     if any(hasattr(hint, "dim_str") for hint in get_type_hints(kind).values()):
         return
     for field, annotation in get_type_hints(kind, include_extras=True).items():
-        for bad in refusals(_one_field(field, annotation), {field: getattr(good, field)}):
+
+        def settings() -> None: ...
+
+        settings.__annotations__ = {field: annotation}
+        for bad in refusals(settings, {field: getattr(good, field)}):
             yield Refusal(name, good._replace(**{field: bad.change}), bad.error, bad.says)
-
-
-def _one_field(field: str, annotation: Any) -> Callable[..., None]:
-    def settings() -> None: ...
-
-    settings.__annotations__ = {field: annotation}
-    return settings

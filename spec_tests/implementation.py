@@ -23,9 +23,9 @@ from spec_tests.program import LeftOut, NotSupported, Program
 from spec_tests.record_conversion import (
     Own,
     from_module_records,
+    hints_of,
     is_record,
     own_records,
-    return_annotation,
     to_module_records,
 )
 from spec_tests.report.calls import mapped, record_calls
@@ -94,21 +94,28 @@ class Implementation:
     @cached_property
     def wanted(self) -> frozenset[str]:
         """The public names that a test may use."""
-        return frozenset(
-            n
-            for n in reference.__all__
-            if self.asked or not are_undefined_in_papers(source_equations(n))
-        )
+        cited = {name: source_equations(name) for name in reference.__all__}
+        return frozenset(n for n in cited if self.asked or not are_undefined_in_papers(cited[n]))
 
     @cached_property
     def judged(self) -> frozenset[str]:
         """The names that the run reports on: all wanted ones, or those of one paper."""
+        cited = {name: source_equations(name) for name in self.wanted} if self.paper else {}
         start = f"{self.paper}-"
-        return frozenset(
-            n
-            for n in self.wanted
-            if not self.paper or any(i.startswith(start) for i in source_equations(n))
-        )
+        mine = (name for name, ids in cited.items() if any(i.startswith(start) for i in ids))
+        return frozenset(mine) if self.paper else self.wanted
+
+    @cached_property
+    def lacks(self) -> frozenset[str]:
+        """The wanted functions that it lacks, or that have no body yet.
+
+        Records are not counted: equal fields are enough.
+        """
+        there = set(dir(self.module))
+        unseen = (n for n in self.wanted - there if not is_record(n))
+        own = vars(self.module) if isinstance(self.module, ModuleType) and not self.ours else {}
+        stubs = frozenset(name for name in self.wanted & own.keys() if is_stub(own[name]))
+        return stubs.union(name for name in unseen if not hasattr(self.module, name))
 
     @cached_property
     def offered(self) -> list[str]:
@@ -117,43 +124,23 @@ class Implementation:
         return [n for n in reference.__all__ if n in names and not is_record(n)]
 
     @cached_property
+    def unasked(self) -> list[str]:
+        """The functions it offers that no paper defines, and that only `--ours` tests."""
+        others = sorted(set(reference.__all__) - self.wanted)
+        return [n for n in others if not is_record(n) and hasattr(self.module, n)]
+
+    @cached_property
     def misspelt(self) -> dict[str, str]:
         """Its public functions with a name similar to a lacking one, and that name."""
-        lacked = {normalized_name(name): name for name in sorted(self.lacks)}
+        lacked = {name.replace("_", "").lower(): name for name in sorted(self.lacks)}
         found = {}
         for name in dir(self.module):
-            if name.startswith("_") or name in reference.__all__:
-                continue
-            near = get_close_matches(normalized_name(name), lacked, n=1, cutoff=NEAR)
-            if near and is_own_function(getattr(self.module, name, None), self.module):
-                found[name] = lacked[near[0]]
+            if not name.startswith("_") and name not in reference.__all__:
+                plain = name.replace("_", "").lower()  # `hubMask` and `hub_mask` become equal
+                near = get_close_matches(plain, lacked, n=1, cutoff=NEAR)
+                if near and is_own_function(getattr(self.module, name, None), self.module):
+                    found[name] = lacked[near[0]]
         return found
-
-    @cached_property
-    def lacks(self) -> frozenset[str]:
-        """The wanted functions that it lacks. Records are not counted: equal fields are enough."""
-        unseen = self.wanted - set(dir(self.module))
-        asked = (name for name in unseen if not is_record(name))
-        missing = frozenset(name for name in asked if not hasattr(self.module, name))
-        return missing | self.stubs
-
-    @property
-    def stubs(self) -> frozenset[str]:
-        """The wanted functions of a third-party module that have no body yet."""
-        if self.ours or not isinstance(self.module, ModuleType):
-            return frozenset()
-        own = vars(self.module)
-        return frozenset(name for name in self.wanted & own.keys() if is_stub(own[name]))
-
-    @cached_property
-    def unasked(self) -> frozenset[str]:
-        """The functions it offers that no paper defines, and that only `--ours` tests."""
-        others = frozenset(reference.__all__) - self.wanted
-        return frozenset(n for n in others if not is_record(n) and hasattr(self.module, n))
-
-    def supports_dtype(self, dtype: torch.dtype) -> bool:
-        """Whether it is tested at a dtype: any dtype, or those in its tuple `dtypes`."""
-        return dtype in getattr(self.module, "dtypes", (dtype,))
 
     @cached_property
     def own(self) -> Own:
@@ -236,7 +223,7 @@ class Implementation:
         """
         # a move to the device would copy a storage once for each tensor that shares it
         here = self.device.type == "cpu" or name == "stored_bytes"
-        hint = return_annotation(name)
+        hint = hints_of(name).get("return")
         if here and self.ours:
             return function
 
@@ -279,18 +266,11 @@ def is_stub(function: Any) -> bool:
     return lines <= {"raise NotImplementedError", "pass", "..."}
 
 
-def normalized_name(name: str) -> str:
-    """Return a name in lower case without underscores: `hubMask` and `hub_mask` become equal."""
-    return name.replace("_", "").lower()
-
-
 def is_own_function(value: Any, module: Any) -> bool:
     """Whether a value is callable and defined in the package of the module."""
-    home = getattr(module, "__name__", "")
-    packages = [
-        place.partition(".")[0] for place in (home, getattr(value, "__module__", None) or "")
-    ]
-    return callable(value) and (home not in sys.modules or packages[0] == packages[1])
+    home, defined = getattr(module, "__name__", ""), getattr(value, "__module__", None) or ""
+    same = home not in sys.modules or home.partition(".")[0] == defined.partition(".")[0]
+    return callable(value) and same
 
 
 def move_to_device(value: Any, device: torch.device) -> Any:

@@ -23,14 +23,16 @@ ID = re.compile(
 FORMULA = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
 MOST_FORMULAS = 4
 """Formulas that the page of equations shows of one equation, at most."""
+UNSTATED = {"law": "a theorem", "table": "figures", "bench": "a timing", "code": "none yet"}
+"""Why no function states an equation of a kind."""
 OTHER = re.compile(r"(Other-[A-Za-z0-9]+): (.+?)\.$", re.MULTILINE | re.DOTALL)
 
 
 @cache
 def equations() -> dict[str, dict[str, Any]]:
     """Return the entry of every equation by its id: title, section and kind."""
-    beside_the_docs, in_the_wheel = ROOT / "docs/equations.toml", HERE / "equations.toml"
-    file = beside_the_docs if beside_the_docs.exists() else in_the_wheel
+    files = (ROOT / "docs/equations.toml", HERE / "equations.toml")  # the second is in the wheel
+    file = next(filter(Path.exists, files))
     texts = (getdoc(getattr(reference, name)) or "" for name in reference.__all__)
     return tomllib.loads(file.read_text()) | other_methods(texts)
 
@@ -59,8 +61,8 @@ def source_equations(name: str) -> list[str]:
 
 def are_undefined_in_papers(ids: Iterable[str]) -> bool:
     """Whether there are ids, and none of them is defined in the papers."""
-    known, cited = equations(), set(ids)
-    return bool(cited) and all(known.get(i, {}).get("ours") for i in cited)
+    entries, cited = equations(), set(ids)
+    return bool(cited) and all(entries.get(i, {}).get("ours") for i in cited)
 
 
 @cache
@@ -127,7 +129,8 @@ def page() -> str:
             lines += [f"## {heading}", ""]
         for spec, entry in mine.items():
             functions = ", ".join(f"[`{name}`][{dotted_path(name)}]" for name in code.get(spec, []))
-            stated = f"Functions: {functions}." if functions else f"{nowhere(entry)}."
+            why = entry.get("skip") or UNSTATED[entry["kind"]]
+            stated = f"Functions: {functions}." if functions else f"No function: *{why}*."
             checked = checks(tests.get(spec, []))
             lines += [f"### {spec} · {entry['title']} {{ #{spec} }}", ""]
             lines += [f"$${formula}$$\n" for formula in formulas(spec)]
@@ -157,26 +160,18 @@ def dotted_path(name: str) -> str:
     return f"{unwrap(getattr(reference, name)).__module__}.{name}"
 
 
-def nowhere(entry: dict[str, Any]) -> str:
-    """Return the reason why no function states an equation."""
-    kinds = {"law": "a theorem", "table": "figures", "bench": "a timing", "code": "none yet"}
-    return f"No function: *{entry.get('skip') or kinds[entry['kind']]}*"
-
-
 def checks(tests: list[str]) -> str:
     """Return a folded list of links to laws, and the number of vectors."""
-    laws = [law_link(test) for test in tests if ".json::" not in test]
+    laws = [
+        f"[{law_as_sentence(law)}]({law_page_path(path)}#{law})"
+        for path, law in (test.split("::") for test in tests)
+        if not path.endswith(".json")
+    ]
     counts = ((len(laws), "law"), (len(tests) - len(laws), "vector"))
     said = ", ".join(f"{count} {what}{'s' * (count > 1)}" for count, what in counts if count)
     if not laws:
         return said
     return f"<details data-search-exclude><summary>{said}</summary>{'<br>'.join(laws)}</details>"
-
-
-def law_link(test: str) -> str:
-    """Return a link to a law's source, with its claim as the text."""
-    path, law = test.split("::")
-    return f"[{law_as_sentence(law)}]({law_page_path(path)}#{law})"
 
 
 def law_page_path(path: str) -> str:

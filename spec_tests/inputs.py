@@ -33,17 +33,17 @@ ROOT = Path(__file__).parent
 def modules(pattern: str) -> list[Any]:
     """Import and return the modules of the suite whose files match a pattern."""
     files = sorted(ROOT.glob(pattern))
-    places = (file.relative_to(ROOT.parent).with_suffix("").parts for file in files)
-    return [import_module(".".join(place)) for place in places]
+    modules = (file.relative_to(ROOT.parent).with_suffix("").parts for file in files)
+    return [import_module(".".join(parts)) for parts in modules]
 
 
 # a file of this name in a folder of the suite is found without being named anywhere
 FILES = modules("*/**/strategies.py")
 
 
-def union_of(part: str, *more: dict[str, Any]) -> dict[str, Any]:
+def union_of(part: str, *derived: dict[str, Any]) -> dict[str, Any]:
     """Return the union of the files' dictionaries of one name; no function may be in two."""
-    found = [*more, *(getattr(file, part) for file in FILES if hasattr(file, part))]
+    found = [*derived, *(getattr(file, part) for file in FILES if hasattr(file, part))]
     every = {name: value for names in found for name, value in names.items()}
     distinct = {id(names): len(names) for names in found}
     assert len(every) == sum(distinct.values()), f"a function has {part} in two files"

@@ -42,12 +42,18 @@ def read(value: Any) -> Any:
     """Return the tensor, tuple, record or number of a JSON value."""
     if isinstance(value, list):
         return read_list(value)
+    if isinstance(value, str):
+        return float(value) if value in WORDS else DTYPES.get(value, value)
     if not isinstance(value, dict):
-        return read_word(value) if isinstance(value, str) else value
+        return value
     if "base64" in value:
-        return read_bytes(value["base64"], value["shape"], DTYPES[value["of"]])
+        raw = bytearray(base64.b64decode(value["base64"], validate=True))
+        if raw:
+            return torch.frombuffer(raw, dtype=DTYPES[value["of"]]).reshape(value["shape"])
     if "shape" in value:
-        return read_empty(value["shape"], (DTYPES | SHORT)[value["of"]])
+        if 0 not in value["shape"]:
+            raise ValueError(f"shape must have a 0 where it is empty, got {value['shape']}")
+        return torch.zeros(value["shape"], dtype=(DTYPES | SHORT)[value["of"]])
     if "tuple" in value:
         return tuple(read(part) for part in value["tuple"])
     if len(value) == 1:
@@ -59,19 +65,20 @@ def read(value: Any) -> Any:
     return {name: read(part) for name, part in value.items()}
 
 
-def read_word(value: str) -> Any:
-    """Return the number or the dtype of a word, or else the word."""
-    return float(value) if value in WORDS else DTYPES.get(value, value)
-
-
 def read_list(value: Any, dtype: torch.dtype | None = None) -> Tensor:
     """Return nested lists as a tensor, of the given dtype or of the dtype of the elements.
 
     Raises:
         ValueError: lists of one level have different lengths, or an element is not of the dtype.
     """
-    numbers = nested(lambda leaf: float(leaf) if leaf in WORDS else leaf, value)
-    kinds = {type(leaf) for leaf in leaves(numbers)}
+    kinds = set[type]()
+
+    def number(leaf: Any) -> Any:
+        found = float(leaf) if leaf in WORDS else leaf
+        kinds.add(type(found))
+        return found
+
+    numbers = nested(number, value)
     if dtype is None:
         dtype = torch.float64 if float in kinds else torch.bool if bool in kinds else torch.int64
     fitting = {float, int} if dtype.is_floating_point else {bool if dtype == torch.bool else int}
@@ -83,35 +90,9 @@ def read_list(value: Any, dtype: torch.dtype | None = None) -> Tensor:
     return found.to(dtype)
 
 
-def read_empty(lengths: list[int], dtype: torch.dtype) -> Tensor:
-    """Return a tensor without elements.
-
-    Raises:
-        ValueError: the shape has elements.
-    """
-    if 0 not in lengths:
-        raise ValueError(f"shape must have a 0 where no elements are given, got {lengths}")
-    return torch.zeros(lengths, dtype=dtype)
-
-
-def read_bytes(text: str, lengths: list[int], dtype: torch.dtype) -> Tensor:
-    """Return the tensor of the little-endian elements in a base64 text."""
-    raw = bytearray(base64.b64decode(text, validate=True))
-    return (
-        torch.frombuffer(raw, dtype=dtype).reshape(lengths) if raw else read_empty(lengths, dtype)
-    )
-
-
 def nested(change: Callable[[Any], Any], value: Any) -> Any:
     """Return nested lists with each element changed."""
     return [nested(change, part) for part in value] if isinstance(value, list) else change(value)
-
-
-def leaves(value: Any) -> list[Any]:
-    """Return the elements of nested lists."""
-    if not isinstance(value, list):
-        return [value]
-    return [leaf for part in value for leaf in leaves(part)]
 
 
 def written(value: Any, exact: bool) -> Any:
@@ -139,7 +120,9 @@ def written(value: Any, exact: bool) -> Any:
 
 def as_lines(values: list[Any]) -> str:
     """Return a list as JSON, an element on each line."""
-    return "[\n" + ",\n".join(json.dumps(one, separators=(",", ":")) for one in values) + "\n]\n"
+    return (
+        "[\n" + ",\n".join(json.dumps(value, separators=(",", ":")) for value in values) + "\n]\n"
+    )
 
 
 def written_tensor(tensor: Tensor, exact: bool) -> Any:

@@ -38,7 +38,7 @@ def table(columns: dict[str, Verdicts]) -> str:
         rows += [[f"**{paper}**", "pass at all levels, of those offered", *counts]] if mine else []
         for spec in mine:
             title = equations()[spec]["title"].replace("|", r"\|")
-            rows.append([spec, title, *(cell(one.get(spec)) for one in columns.values())])
+            rows.append([spec, title, *(cell(verdicts.get(spec)) for verdicts in columns.values())])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
 
 

@@ -32,8 +32,8 @@ class Reads(TorchDispatchMode):
 
     def note(self, name: str, args: Any) -> None:
         """Note an operation that reads values, and the innermost line outside of PyTorch."""
-        places = args[1] if name in INDEXING else ()
-        masked = any(isinstance(one, Tensor) and one.dtype == torch.bool for one in places)
+        indices = args[1] if name in INDEXING else ()
+        masked = any(isinstance(x, Tensor) and x.dtype == torch.bool for x in indices)
         if masked or name in WAITING | WAITING_METHODS:
             frame: Any = sys._getframe(1)
             while frame.f_code.co_filename.startswith((PYTORCH, __file__)):

@@ -30,7 +30,7 @@ from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
 from types import FrameType
-from typing import IO, Any, get_args, get_type_hints
+from typing import IO, Any, get_args
 
 import pytest
 
@@ -43,7 +43,7 @@ from spec_tests.json_values import (
     written,
 )
 from spec_tests.limits import STRIKES, limit_memory_of_group, paused_alarm
-from spec_tests.record_conversion import is_record
+from spec_tests.record_conversion import hints_of, is_record
 from spec_tests.report.calls import tensors
 
 PROTOCOL = 1
@@ -217,7 +217,8 @@ class Program:
 
     def argument(self, name: str, key: str, value: Any) -> Any:
         """Return an argument as JSON."""
-        if isinstance(value, float) and value.is_integer() and takes_only_integers(name, key):
+        kinds = {hint := hints_of(name).get(key), *get_args(hint)}
+        if isinstance(value, float) and value.is_integer() and int in kinds and float not in kinds:
             raise NotExpressible(f"{key} must be an integer, got {value}, which JSON writes as one")
         unknown = [t.dtype for t in tensors(value) if t.dtype.is_floating_point]
         if any(dtype not in self.dtypes for dtype in unknown):
@@ -269,7 +270,7 @@ class Program:
     def outcome(self, name: str, line: bytes) -> Any:
         """Return the result in an answer, or raise its error."""
         answer = parsed(line)
-        if not isinstance(answer, dict) or answer.get("id") != self.calls:
+        if answer.get("id") != self.calls:
             raise NoAnswer(f"id must be {self.calls}, got {shown(line)}")
         if "error" in answer:
             message = printable(str(answer.get("message", ""))[:KEPT])
@@ -314,12 +315,13 @@ def start_reading(pipe: IO[bytes], longest: int, put: Callable[[bytes], Any]) ->
     return thread
 
 
-def parsed(line: bytes) -> Any:
-    """Return the JSON value of a line."""
+def parsed(line: bytes) -> dict[str, Any]:
+    """Return the JSON object of a line, or an empty one for another value."""
     try:
-        return json.loads(line)
+        value = json.loads(line)
     except (ValueError, RecursionError):
         raise NoAnswer(f"a line must be JSON, got {shown(line)}") from None
+    return value if isinstance(value, dict) else {}
 
 
 def shown(line: bytes) -> str:
@@ -338,37 +340,21 @@ def read_offer(line: bytes) -> tuple[frozenset[str], tuple[Any, ...], bool]:
     Raises:
         NoAnswer: the line is not as the protocol says.
     """
-    offer = parsed(line)
-    offer = offer if isinstance(offer, dict) else {}
-    functions, dtypes = offer.get("functions"), offer.get("dtypes", ["float64", "float32"])
-    form = offer.get("tensors", FORMS[0])
+    default = {"functions": None, "dtypes": ["float64", "float32"], "tensors": FORMS[0]}
+    offer: dict[str, Any] = default | parsed(line)
+    functions, dtypes, form = (offer[key] for key in default)
+    words = [
+        isinstance(x, list) and all(isinstance(y, str) for y in x) for x in (functions, dtypes)
+    ]
     for right, what in (
         (offer.get("protocol") == PROTOCOL, f"protocol {PROTOCOL}"),
-        (are_words(functions), "functions, a list of names"),
-        (are_words(dtypes) and {*dtypes} <= {*DTYPES}, f"dtypes, a list from {', '.join(DTYPES)}"),
+        (words[0], "functions, a list of names"),
+        (words[1] and {*dtypes} <= {*DTYPES}, f"dtypes, a list from {', '.join(DTYPES)}"),
         (form in FORMS, "tensors 'lists' or 'base64'"),
     ):
         if not right:
             raise NoAnswer(f"the first line must have {what}, got {shown(line)}")
-    return frozenset(functions or ()), tuple(DTYPES[name] for name in dtypes), form == FORMS[1]
-
-
-def are_words(value: Any) -> bool:
-    """Whether a value is a list of strings."""
-    return isinstance(value, list) and all(isinstance(word, str) for word in value)
-
-
-@cache
-def hints_of(name: str) -> dict[str, Any]:
-    """Return the annotations of a public function, without their marks."""
-    return get_type_hints(unwrap(getattr(reference, name)))
-
-
-def takes_only_integers(name: str, key: str) -> bool:
-    """Whether an argument may be an integer but no other number."""
-    hint = hints_of(name).get(key)
-    kinds = (hint, *get_args(hint))
-    return int in kinds and float not in kinds
+    return frozenset(functions), tuple(DTYPES[name] for name in dtypes), form == FORMS[1]
 
 
 @cache

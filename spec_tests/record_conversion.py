@@ -50,9 +50,12 @@ def from_module_records(value: Any, hint: Any, own: Own) -> Any:
     Anything else stays as it is, and the tests judge it.
     """
     for record in records_of(hint):
-        if own.get(record) is type(value) or same_fields(record, value):
-            hints, parts = get_type_hints(record), parts_of(record, value)
-            return record(*(from_module_records(part, hints[f], own) for f, part in parts.items()))
+        plain = type(value) is tuple and len(value) == len(record._fields)
+        if plain or own.get(record) is type(value) or field_names(value) == record._fields:
+            hints = get_type_hints(record)
+            parts = value if plain else (getattr(value, field) for field in record._fields)
+            named = zip(record._fields, parts, strict=True)
+            return record(*(from_module_records(part, hints[f], own) for f, part in named))
     if isinstance(value, Tensor):
         return value.item() if hint in (int, float, bool) and not value.dim() else value
     if type(value) in (tuple, list) and (hints := element_annotations(hint, len(value))):
@@ -63,9 +66,9 @@ def from_module_records(value: Any, hint: Any, own: Own) -> Any:
 
 
 @cache
-def return_annotation(name: str) -> Any:
-    """Return the return annotation of a public function."""
-    return get_type_hints(unwrap(getattr(reference, name)), include_extras=False).get("return")
+def hints_of(name: str) -> dict[str, Any]:
+    """Return the annotations of a public function, without their marks."""
+    return get_type_hints(unwrap(getattr(reference, name)))
 
 
 @cache
@@ -75,24 +78,10 @@ def records_of(hint: Any) -> tuple[Any, ...]:
     return tuple(kind for kind in kinds if kind in RECORDS)
 
 
-def same_fields(record: Any, value: Any) -> bool:
-    """Whether `value` has the field names of a record, or is a plain tuple of that length."""
-    if type(value) is tuple:
-        return len(value) == len(record._fields)
-    return field_names(value) == record._fields
-
-
 def field_names(value: Any) -> tuple[str, ...]:
     """Return the field names of a named tuple or data class, or no names."""
     named = tuple(field.name for field in fields(value)) if is_dataclass(value) else ()
     return tuple(getattr(value, "_fields", named))
-
-
-def parts_of(record: Any, value: Any) -> dict[str, Any]:
-    """Return the fields of a record from `value`: by name, or in order from a plain tuple."""
-    if type(value) is tuple:
-        return dict(zip(record._fields, value, strict=True))
-    return {field: getattr(value, field) for field in record._fields}
 
 
 def element_annotations(hint: Any, count: int) -> list[Any]:

@@ -6,13 +6,13 @@ from spec_tests.index import source_equations
 from spec_tests.program import NotSupported
 from spec_tests.vectors.judge import generated_vectors, judge_trace, judge_vector, traces
 
+spec = pytest.mark.spec
 FUNCTIONS = [
-    pytest.param(name, marks=pytest.mark.spec(*source_equations(name)))
-    for name in generated_vectors()
+    pytest.param(name, marks=spec(*source_equations(name))) for name in generated_vectors()
 ]
 TRACES = [
-    pytest.param(tuple(one["functions"]), one, id=one["id"], marks=pytest.mark.spec(*one["spec"]))
-    for one in traces()
+    pytest.param(tuple(case["functions"]), case, id=case["id"], marks=spec(*case["spec"]))
+    for case in traces()
 ]
 
 

@@ -9,11 +9,11 @@ stream, which no paper specifies, so only our own layers are tested on it.
 """
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spec_tests.index import HERE
 from spec_tests.json_values import read
 from spec_tests.vectors.archive import archived
 from spec_tests.vectors.judge import check
@@ -22,8 +22,7 @@ from spec_tests.vectors.judge import check
 def load() -> list[Any]:
     """Return every vector as a test parameter that carries its `spec` mark."""
     cases = []
-    here = Path(__file__).parent
-    for file in sorted(here.rglob("vectors.json")):  # no list names them
+    for file in sorted(HERE.rglob("vectors.json")):  # no list names them
         for case in json.loads(file.read_text()):
             name = f"{file.parent.name}-{case['id']}"
             marks = [pytest.mark.spec(*case["spec"])]

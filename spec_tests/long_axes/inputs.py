@@ -17,8 +17,7 @@ from torch import Tensor
 import reference
 from spec_tests.inputs import GOOD
 from spec_tests.json_values import read
-from spec_tests.report.axis_names import arguments_and_fields, names_of_axes, replace_argument
-from spec_tests.report.calls import mapped
+from spec_tests.report.calls import arguments_and_fields, mapped, names_of_axes, replace_argument
 from spec_tests.vectors.flags import COMPARED
 
 Inputs = dict[str, Any]

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    """Return the module of a mutant, or `MUTANTS`; the first access imports all of them."""
+    """Return a mutant, or `MUTANTS`; the first access imports all of them."""
     if name.startswith("__"):
         raise AttributeError(name)
     from spec_tests.inputs import modules
@@ -18,4 +18,4 @@ def __getattr__(name: str) -> Any:
     modules("*/**/mutants.py")  # each file registers its mutants; no list names it
     if name != "MUTANTS" and name not in MUTANTS:
         raise AttributeError(f"there is no mutant {name}")
-    return MUTANTS if name == "MUTANTS" else MUTANTS[name].module
+    return MUTANTS if name == "MUTANTS" else MUTANTS[name]

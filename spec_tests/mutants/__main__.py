@@ -25,19 +25,6 @@ class Trial:
         self.outcomes: dict[str, list[str]] = {name: [] for name in MUTANTS}
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list) -> None:
-        """Deselect the tests that are no mutant's detecting test."""
-        config.hook.pytest_deselected(items=[item for item in items if not self.detects(item)])
-        items[:] = [item for item in items if self.detects(item)]
-
-    def detects(self, item: pytest.Item) -> bool:
-        """Whether `item` is the detecting test of its mutant."""
-        if (impl := under_test(item)) is None:
-            return False
-        case = MUTANTS[mutant_name(impl)].detected_by.partition("[")[2]
-        return case.rstrip("]") in item.nodeid.partition("[")[2]
-
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Skip the other cases of a test once one has detected the mutant."""
         impl = under_test(item)

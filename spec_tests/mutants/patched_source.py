@@ -16,7 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 import reference
-from spec_tests.report.blame import unwrap_cached_function
+from spec_tests.report.messages import unwrap_cached_function
 
 Names = dict[str, Any]
 ROOT = Path(reference.__file__).parent
@@ -62,25 +62,24 @@ def changed_statements(file: str, old: str, new: str) -> ast.Module:
     Raises:
         ValueError: no statement differs. A failed assertion would count as a detection.
     """
-    before, _, after = text(file).partition(old)
+    before, _, after = text(ROOT / file).partition(old)
     first = 1 + before.count("\n")
     lines = range(first, first + new.count("\n") + 1)
-    fresh = [node for node in ast.parse(before + new + after).body if covers_lines(node, lines)]
+    fresh = [
+        node
+        for node in ast.parse(before + new + after).body
+        for top in [min(part.lineno for part in [node, *getattr(node, "decorator_list", [])])]
+        if top < lines.stop and (node.end_lineno or top) >= lines.start
+    ]
     if old == new or not fresh:
         raise ValueError(f"no change: reference/{file} says what {new!r} says")
     return ast.Module(fresh, [])
 
 
-def covers_lines(node: ast.stmt, lines: range) -> bool:
-    """Whether a statement, with its decorators, covers one of these lines."""
-    first = min(part.lineno for part in [node, *getattr(node, "decorator_list", [])])
-    return first < lines.stop and (node.end_lineno or first) >= lines.start
-
-
 @cache
-def text(file: str) -> str:
-    """Return the text of a file of the reference."""
-    return (ROOT / file).read_text()
+def text(file: Path) -> str:
+    """Return the text of a file."""
+    return file.read_text()
 
 
 def copy_function(function: FunctionType, names: Names) -> FunctionType:
@@ -94,12 +93,6 @@ def copy_function(function: FunctionType, names: Names) -> FunctionType:
     return copy
 
 
-@cache
-def kernel_text(file: str) -> str:
-    """Return the text of a file of the kernels."""
-    return (KERNELS / file).read_text()
-
-
 def patched_kernels(
     file: str, old: str, new: str, block: int, programs: int | None = None
 ) -> Names:
@@ -110,12 +103,13 @@ def patched_kernels(
     import optimized
     from optimized._dispatch import dispatch
 
-    if (text := kernel_text(file).replace(old, new)) == kernel_text(file) and old != new:
+    before = text(KERNELS / file)
+    if (changed := before.replace(old, new)) == before and old != new:
         raise ValueError(f"no change: optimized/kernels/{file} says what {new!r} says")
     home = TemporaryDirectory()
     COPIES.append(home)
     place = shutil.copytree(KERNELS, Path(home.name) / "kernels")
-    (place / file).write_text(text)
+    (place / file).write_text(changed)
     name = "optimized.kernels"
     spec = spec_from_file_location(name, place / "__init__.py")
     assert spec

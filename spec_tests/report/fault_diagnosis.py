@@ -17,16 +17,23 @@ import torch
 from torch import Tensor
 
 import reference
-from spec_tests.accuracy import are_equal, assert_as_accurate, is_float
+from spec_tests.accuracy import (
+    are_equal,
+    assert_as_accurate,
+    is_float,
+    same_types_and_shapes,
+)
 from spec_tests.inputs import depends_on_random_stream
 from spec_tests.limits import DoesNotEnd, Limit
 from spec_tests.program import NoAnswer, ProgramEnded
-from spec_tests.report.axis_names import arguments_and_fields, names_of_axes, replace_argument
 from spec_tests.report.calls import (
     Call,
+    arguments_and_fields,
     contiguous_copy,
     count_elements,
     mapped,
+    names_of_axes,
+    replace_argument,
     tensors,
 )
 
@@ -38,6 +45,8 @@ NEVER, SIGNATURE = "does not end", "another signature"
 ENDED, NO_ANSWER = "the program ends", "the program writes no answer"
 UNANSWERED = (NEVER, ENDED, NO_ANSWER)
 ERRORS = (LENIENT, OTHER_ERROR)
+KINDS = (SIGNATURE, *UNANSWERED, VALUES, KIND, LAW, CRASH, CHANGES, *ERRORS)
+"""All kinds of faults, in the order in which a card lists them."""
 WHOLE = 2**10
 """Number of elements from which numbers may be replaced by their ranks to separate ties."""
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -82,11 +91,8 @@ def find_fault(calls: Iterable[Call], compared: Sequence[Any] = ()) -> Fault:
     calls = [*calls]
     for call in calls:
         if kind := fault_kind(call.name, call.inputs, call.outcome):
-            edge = (
-                ""
-                if kind in (*ERRORS, *UNANSWERED)
-                else needed_edge_and_simpler_inputs(call, kind)[0]
-            )
+            edges = kind not in (*ERRORS, *UNANSWERED)
+            edge = needed_edge_and_simpler_inputs(call, kind)[0] if edges else ""
             return Fault(kind, edge, call, outcome_of(getattr(reference, call.name), call.inputs))
     for call in calls:
         passed = mapped(contiguous_copy, call.passed)
@@ -169,17 +175,6 @@ def outcome_of(function: Callable[..., Any], inputs: dict[str, Any]) -> Any:
         return error
 
 
-def same_types_and_shapes(actual: Any, expected: Any) -> bool:
-    """Whether two results have the same structure, types, shapes and dtypes."""
-    if isinstance(expected, Tensor):
-        same = isinstance(actual, Tensor) and actual.shape == expected.shape
-        return same and actual.dtype == expected.dtype
-    if isinstance(expected, tuple | list):
-        several = isinstance(actual, tuple | list) and len(actual) == len(expected)
-        return several and all(map(same_types_and_shapes, actual, expected))
-    return type(actual) is type(expected)
-
-
 def needed_edge_and_simpler_inputs(
     call: Call, kind: str, largest: int = LARGE
 ) -> tuple[str, Inputs]:
@@ -187,10 +182,14 @@ def needed_edge_and_simpler_inputs(
 
     The simpler inputs lack the properties before that edge which could be removed.
     """
-    inputs = call.inputs
+    inputs, passed = call.inputs, tensors(call.passed)
+    lost_in_copies = {
+        "layout": not all(tensor.is_contiguous() for tensor in passed),
+        "gradients": any(tensor.requires_grad for tensor in passed),
+    }
     for edge, change in EDGES.items():
         less = change(call.name, inputs)
-        if has_layout_or_gradients(edge, call) or differ(less, inputs):
+        if lost_in_copies.get(edge) or differ(less, inputs):
             if isinstance(outcome_of(getattr(reference, call.name), less), Exception):
                 continue  # the inputs are no longer admissible
             outcome = outcome_of(call.function, less)
@@ -198,18 +197,6 @@ def needed_edge_and_simpler_inputs(
                 return edge, inputs
             inputs = less
     return "" if all(tensor.numel() for tensor in tensors(inputs)) else "empty", inputs
-
-
-def has_layout_or_gradients(edge: str, call: Call) -> bool:
-    """Whether the passed tensors have a property that a copy loses: their layout or gradients."""
-    if edge == "layout":
-        return not all(tensor.is_contiguous() for tensor in tensors(call.passed))
-    return edge == "gradients" and requires_gradients(call)
-
-
-def requires_gradients(call: Call) -> bool:
-    """Whether a tensor of a call requires gradients."""
-    return any(tensor.requires_grad for tensor in tensors(call.passed))
 
 
 def bits(tensor: Tensor) -> Tensor:

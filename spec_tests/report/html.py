@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 from html import escape
-from typing import Any
 
+from spec_tests.report.report_data import Data
 from spec_tests.report.terminal import Line, card_lines, failure_lines, verdict_lines
 
 STYLE = """
@@ -21,7 +21,7 @@ pre { border: 1px solid var(--line); border-radius: .5rem; padding: 1rem; overfl
 """
 
 
-def page(data: dict[str, Any]) -> str:
+def page(data: Data) -> str:
     """Return the report as HTML."""
     suite = f"{data['suite']['name']} {data['suite']['version']}"
     names = ", ".join(module["module"] for module in data["modules"])
@@ -36,7 +36,7 @@ def page(data: dict[str, Any]) -> str:
     )
 
 
-def section(module: dict[str, Any], level: str) -> str:
+def section(module: Data, level: str) -> str:
     """Return the section of a module: its verdicts, then a card for each failing function."""
     cards = [card for card in module["functions"] if card["failures"]]
     blocks = [

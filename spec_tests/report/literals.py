@@ -103,8 +103,8 @@ def sparse_literal(value: Tensor) -> str:
     made = f"torch.full({[*value.shape]}, {number}, dtype={value.dtype})"
     if not len(others):
         return made
-    places = torch.unravel_index(others, value.shape)
-    inner = ", ".join(map(tensor_literal, places)) + "," * (len(places) == 1)
+    indices = torch.unravel_index(others, value.shape)
+    inner = ", ".join(map(tensor_literal, indices)) + "," * (len(indices) == 1)
     return f"{made}.index_put(({inner}), {tensor_literal(flat[others])})"
 
 

@@ -1,20 +1,25 @@
-"""The claim of a failed test as a sentence, with a minimal failing call and its likely cause."""
+"""The claim of a failed test as a sentence, with a minimal failing call and its likely cause.
 
+The cause is a mutant with the same results, or a function that the specification calls. A result
+follows from these functions if the specification gives it too, when it calls the module's versions.
+"""
+
+import sys
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from importlib import import_module
-from inspect import unwrap
+from inspect import isfunction, unwrap
+from types import CodeType
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 import reference
 from spec_tests.accuracy import are_equal
-from spec_tests.functions_called_by_tests import functions_of_test, text
 from spec_tests.implementation import Implementation
 from spec_tests.index import HERE
-from spec_tests.report.blame import explaining_steps, steps, timed_out_steps
 from spec_tests.report.calls import UNFAULTED, Call
 from spec_tests.report.fault_diagnosis import (
     CHANGES,
@@ -30,9 +35,9 @@ from spec_tests.report.fault_diagnosis import (
     explains,
     fault_kind,
 )
-from spec_tests.report.kinds_of_tests import VECTORS, kind_of
 from spec_tests.report.literals import first_difference, result_as_text
 from spec_tests.report.shrink import shrink_fault
+from spec_tests.tests_by_function import VECTORS, functions_of_test, kind_of, text
 
 ANSWERS = "gives the reference's answer"
 SENTENCES = {
@@ -52,10 +57,13 @@ def failure_claims(
     impl: Implementation, item: Any, faults: Iterable[tuple[BaseException, Fault | None]]
 ) -> Iterator[dict[str, Any]]:
     """Yield the claim of a failed test, once for each distinct failure."""
+    called = [name for name in reference.__all__ if name in functions_of_test(item)]
+    home = ".".join(item.path.parent.parts[-2:])
+    own = [name for name in called if unwrap(getattr(reference, name)).__module__.endswith(home)]
     for error, fault in faults:
         fault = fault or Fault(LAW, "", None)
         call = fault.call
-        name = call.name if call else function_of(item)
+        name = call.name if call else (own or called or [""])[0]
         kind = SIGNATURE if item.originalname == "test_signature" else fault.kind
         generic = item.originalname in SENTENCES and kind in (*WRONG, *UNANSWERED)
         claim = {
@@ -68,13 +76,8 @@ def failure_claims(
             "level": fault.level,
             "vacuous": fault.vacuous,
             "message": result_as_text(error),
-            "where": "",
-            "snippet": "",
-            "expected": "",
-            "got": "",
-            "hunts": "",
-            "lies": [],
-            "follows": [],
+            **dict.fromkeys(("where", "snippet", "expected", "got", "hunts"), ""),
+            **{"lies": [], "follows": []},
         }
         with suppress(Exception):  # a third-party result may not even have a repr
             claim |= evidence_of(impl, item, call, fault, kind) if call else {}
@@ -124,14 +127,6 @@ def equations_of(item: pytest.Item) -> list[str]:
     return sorted({spec for mark in item.iter_markers("spec") for spec in mark.args})
 
 
-def function_of(item: Any) -> str:
-    """Return the function that a test is mainly about, if none of its calls is at fault."""
-    called = [name for name in reference.__all__ if name in functions_of_test(item)]
-    home = ".".join(item.path.parent.parts[-2:])
-    own = [name for name in called if unwrap(getattr(reference, name)).__module__.endswith(home)]
-    return (own or called or [""])[0]
-
-
 def matching_mutants(call: Call) -> list[str]:
     """Return the faults of the mutants that give the same outcome as a call.
 
@@ -162,5 +157,71 @@ def mutants_about(name: str) -> list[tuple[str, Any]]:
             import_module(".".join(file.relative_to(HERE.parent).with_suffix("").parts))
     from spec_tests.mutants.registry import MUTANTS
 
-    places = (f"{home}.py", name)
-    return [(mutant.fault, mutant.module) for mutant in MUTANTS.values() if mutant.place in places]
+    homes = (f"{home}.py", name)
+    return [(mutant.fault, mutant) for mutant in MUTANTS.values() if mutant.place in homes]
+
+
+def explaining_steps(call: Call) -> list[str]:
+    """Return the steps that explain a call's outcome: the specification with them gives it.
+
+    Steps that suffice alone come before all of them together.
+    """
+    names = [name for name in steps(call.name) if call.impl and call.impl.offers([name])]
+    if not names or not is_explained(call, names):
+        return []
+    alone = [name for name in names if is_explained(call, [name])]
+    return alone or names
+
+
+def timed_out_steps(call: Call) -> list[str]:
+    """Return the steps that exceeded the time limit in the module under test."""
+    strikes = call.impl.limit.strikes if call.impl else {}
+    return [name for name in steps(call.name) if name in strikes]
+
+
+def is_explained(call: Call, names: list[str]) -> bool:
+    """Whether the specification with the module's functions `names` gives a call's outcome."""
+    with calling_module_functions(call.impl, names):
+        return explains(getattr(reference, call.name), call, sys.maxsize)
+
+
+@cache
+def steps(name: str) -> list[str]:
+    """Return the public functions that a function of the specification calls, also indirectly."""
+    seen, waiting = set[Any](), [unwrap(getattr(reference, name))]
+    while waiting:
+        here = waiting.pop()
+        called = [
+            unwrap_cached_function(vars(sys.modules[here.__module__]).get(word))
+            for word in names_read(here)
+        ]
+        found = {f for f in called if isfunction(f) and f.__module__.startswith("reference.")}
+        waiting += found - seen
+        seen |= found
+    return [n for n in reference.__all__ if n != name and unwrap(getattr(reference, n)) in seen]
+
+
+def names_read(function: Any) -> Iterator[str]:
+    """Yield the names that a function's body reads."""
+    waiting = [function.__code__]
+    while waiting:
+        code = waiting.pop()
+        yield from code.co_names
+        waiting += [part for part in code.co_consts if isinstance(part, CodeType)]
+
+
+@contextmanager
+def calling_module_functions(impl: Any, names: Iterable[str]) -> Iterator[None]:
+    """Make the specification call the module's functions of these names."""
+    own = {unwrap(getattr(reference, name)): getattr(impl, name) for name in names}
+    with ExitStack() as stack:
+        for home in [home for at, home in sys.modules.items() if at.startswith("reference.")]:
+            for word, value in [*vars(home).items()]:
+                if isfunction(function := unwrap_cached_function(value)) and function in own:
+                    stack.enter_context(patch.object(home, word, own[function]))
+        yield
+
+
+def unwrap_cached_function(value: Any) -> Any:
+    """Return a function without the cache around it."""
+    return value.__wrapped__ if hasattr(value, "cache_parameters") else value

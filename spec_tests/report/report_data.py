@@ -14,10 +14,9 @@ import torch
 
 from spec_tests.implementation import Implementation
 from spec_tests.index import ROOT, equations, source_equations
-from spec_tests.report import fault_diagnosis as faults
-from spec_tests.report.fault_diagnosis import LEVELS
-from spec_tests.report.kinds_of_tests import NEEDS, OF_LEVEL, ORDER, Tests, run_state_by_kind
+from spec_tests.report.fault_diagnosis import KIND, KINDS, LAW, LEVELS, VALUES
 from spec_tests.report.tex import tex_equations
+from spec_tests.tests_by_function import NEEDS, OF_LEVEL, ORDER, Tests, run_state_by_kind
 
 FORMAT = 2
 """Version of `report.schema.json`, raised by every incompatible change."""
@@ -33,26 +32,17 @@ EDGES = {
     "range": " at very large or small numbers",
     "ties": " where numbers tie",
 }
-KINDS = (
-    faults.SIGNATURE,
-    *faults.UNANSWERED,
-    faults.VALUES,
-    faults.KIND,
-    faults.LAW,
-    faults.CRASH,
-    faults.CHANGES,
-    faults.LENIENT,
-    faults.OTHER_ERROR,
-)
 UNEXPECTED = "[XPASS(strict)] "
 """Start of pytest's message on a test that passes although it was expected to fail."""
 MOST = 2
 """Largest number of mutants named as likely causes of a failure; with more, none is named."""
+Data = dict[str, Any]
+"""A part of the report, as JSON: a claim, a failure with its claims, the card of a function."""
 
 
 def build_report(
     stats: dict[str, list[Any]], impls: list[Implementation], existing: Tests, config: pytest.Config
-) -> dict[str, Any]:
+) -> Data:
     """Return the whole report, made from test reports, which xdist sends between processes."""
     seen = defaultdict(list)
     for outcome in ("passed", "failed", "error", "skipped", "xfailed"):
@@ -80,8 +70,8 @@ def suite_version() -> str:
 
 
 def module_report(
-    impl: Implementation, tests: list[tuple[Any, str, dict[str, Any]]], existing: Tests, level: str
-) -> dict[str, Any]:
+    impl: Implementation, tests: list[tuple[Any, str, Data]], existing: Tests, level: str
+) -> Data:
     """Return the report of one module."""
     offered = impl.offered
     found = [
@@ -94,11 +84,8 @@ def module_report(
     }
     for claim in found:
         claim["follows"] = [name for name in claim["follows"] if name in wrong]
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    ran: Tests = Counter()
-    idle: Tests = Counter()
-    unsupported = Counter[str]()
-    marks: dict[str, set[int]] = defaultdict(set)
+    counts, marks = defaultdict(Counter[str]), defaultdict(set[int])
+    ran, idle, unsupported = Counter(), Counter(), Counter[str]()
     for test, outcome, said in tests:
         partial = "unsupported" in said
         skipped = outcome == "skipped" and partial
@@ -108,19 +95,19 @@ def module_report(
             ran[of] += "left_out" not in said
             idle[of] += skipped or "::test_signature[" in test.nodeid
             unsupported[name] += skipped
+        # a test that fails at an edge passed the level `values`
+        failed = [LEVELS.index(claim["level"]) for claim in said.get("claims", [])]
+        passed = len(LEVELS) if outcome == "passed" else min(failed, default=0)
         for spec in said["spec"]:
-            marks[spec].add(0 if partial else count_passed_levels(outcome, said))
+            marks[spec].add(0 if partial else passed)
     ran = Counter({of: n for of, n in ran.items() if n > idle[of]})
-    functions = [
-        function_card(
-            name, counts[name], found, run_state_by_kind(existing, ran, impl.name, name), level
-        )
-        for name in offered
-    ]
+    states = {name: run_state_by_kind(existing, ran, impl.name, name) for name in offered}
+    functions = [function_card(name, counts[name], found, states[name], level) for name in offered]
+    texts = {test.nodeid: str(getattr(test, "longrepr", "")) for test, *_ in tests}
     mended = [
-        {"test": test.nodeid, "reason": str(test.longrepr).removeprefix(UNEXPECTED)}
-        for test, *_ in tests
-        if str(getattr(test, "longrepr", "")).startswith(UNEXPECTED)
+        {"test": test, "reason": text.removeprefix(UNEXPECTED)}
+        for test, text in texts.items()
+        if text.startswith(UNEXPECTED)
     ]
     judged = judgements(found, functions, marks, level)
     judged = {spec: said for spec, said in judged.items() if spec.startswith(impl.paper)}
@@ -140,25 +127,21 @@ def module_report(
         "mended": mended,
         "lacks": sorted(impl.lacks & impl.judged),
         "misspelt": impl.misspelt,
-        "unasked": sorted(impl.unasked),
+        "unasked": impl.unasked,
     }
 
 
 def judgements(
-    found: list[dict[str, Any]],
-    functions: list[dict[str, Any]],
-    marks: dict[str, set[int]],
-    level: str,
-) -> dict[str, dict[str, Any]]:
+    found: list[Data], functions: list[Data], marks: dict[str, set[int]], level: str
+) -> dict[str, Data]:
     """Return the verdict of each equation at each level.
 
     `marks` holds, for each equation, the number of levels that each of its tests passed.
     """
-    asked = LEVELS[: LEVELS.index(level) + 1]
+    levels = LEVELS[: LEVELS.index(level) + 1]
     columns = {card["function"]: verdicts(card, level) for card in functions}
-    bad: dict[str, set[str]] = {}
-    good = {*columns}
-    for part in asked:
+    bad, good = {}, {*columns}
+    for part in levels:
         claims = [claim for claim in found if claim["level"] == part]
         failing = {name for name, said in columns.items() if said[part] == "fails"}
         good -= failing
@@ -174,26 +157,16 @@ def judgements(
         reached = max(marks[spec], default=0)
         judged[spec] = dict.fromkeys(LEVELS) | {
             part: verdict(spec in bad[part], [columns[n][part] for n in stated[spec]], reached > at)
-            for at, part in enumerate(asked)
+            for at, part in enumerate(levels)
         }
     return judged
-
-
-def count_passed_levels(outcome: str, said: dict[str, Any]) -> int:
-    """Return the number of levels that a test passed; one that fails at an edge passed `values`."""
-    if outcome == "passed":
-        return len(LEVELS)
-    levels = (LEVELS.index(claim["level"]) for claim in said.get("claims", []))
-    return min(levels, default=0)
 
 
 def verdict(bad: bool, columns: list[str], passed: bool) -> str:
     """Return the verdict of an equation at a level.
 
-    Args:
-        bad: a failure counts against the equation.
-        columns: the verdicts of the functions that state it.
-        passed: a test of it passed at this level.
+    It depends on whether a failure counts against it and whether a test of it passed, and on the
+    verdicts of the functions that state it.
     """
     if bad:
         return "fails"
@@ -202,7 +175,7 @@ def verdict(bad: bool, columns: list[str], passed: bool) -> str:
     return "passes" if passed and "–" not in columns else "untested"
 
 
-def failing_equations(found: Iterable[dict[str, Any]], good: Iterable[str]) -> set[str]:
+def failing_equations(found: Iterable[Data], good: Iterable[str]) -> set[str]:
     """Return the equations that fail.
 
     A failing law counts against the equations that it is marked with and the function at fault
@@ -227,12 +200,8 @@ def equation_sort_key(spec: str) -> list[Any]:
 
 
 def function_card(
-    name: str,
-    counts: Counter[str],
-    found: list[dict[str, Any]],
-    tests: dict[str, str],
-    level: str,
-) -> dict[str, Any]:
+    name: str, counts: Counter[str], found: list[Data], tests: dict[str, str], level: str
+) -> Data:
     """Return the card of a function: its equations, its verdict and its failures."""
     mine = group_by_cause(claim for claim in found if claim["function"] == name)
     made = {
@@ -253,7 +222,7 @@ def function_card(
     }
 
 
-def verdicts(card: dict[str, Any], level: str) -> dict[str, str]:
+def verdicts(card: Data, level: str) -> dict[str, str]:
     """Return the verdict of a function at each level; `edges` is not judged if `values` fails."""
     bad = {failure["level"] for failure in card["failures"]}
     said = {}
@@ -272,22 +241,18 @@ def verdicts(card: dict[str, Any], level: str) -> dict[str, str]:
 
 def equation_entry(spec: str) -> dict[str, str]:
     """Return an equation with its title and its section."""
-    entry = equations()[spec]
-    return {
-        "id": spec,
-        "title": entry["title"],
-        "where": f"{spec.partition('-')[0]} {entry['where']}",
-    }
+    title, where = (equations()[spec][field] for field in ("title", "where"))
+    return {"id": spec, "title": title, "where": f"{spec.partition('-')[0]} {where}"}
 
 
-def group_by_cause(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def group_by_cause(found: Iterable[Data]) -> list[Data]:
     """Return the claims grouped into one failure for each cause, smallest input first."""
 
-    def cause(claim: dict[str, Any]) -> tuple[bool, int, int, str]:
+    def cause(claim: Data) -> tuple[bool, int, int, str]:
         level, kind = LEVELS.index(claim["level"]), KINDS.index(claim["kind"])
         return bool(claim["follows"]), level, kind, claim["edge"]
 
-    made: list[dict[str, Any]] = []
+    made: list[Data] = []
     for _, group in groupby(sorted(found, key=cause), cause):
         claims = sorted(group, key=reading_order)
         first = claims[0]
@@ -315,23 +280,22 @@ def group_by_cause(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return made
 
 
-def is_same_cause(claim: dict[str, Any], failure: dict[str, Any]) -> bool:
+def is_same_cause(claim: Data, failure: Data) -> bool:
     """Whether a claim needs no heading beside a failure of the same function.
 
     The failure's likely cause gives the result of the claim, too; or the claim is a broken law
     beside a wrong result.
     """
-    results = (faults.VALUES, faults.KIND)
-    if claim["kind"] == faults.LAW:
-        return failure["kind"] in results
-    return claim["kind"] in results and not {*failure["causes"]}.isdisjoint(claim["lies"])
+    if claim["kind"] == LAW:
+        return failure["kind"] in (VALUES, KIND)
+    return claim["kind"] in (VALUES, KIND) and not {*failure["causes"]}.isdisjoint(claim["lies"])
 
 
 GENERIC = ("test_agrees", "test_calling_convention", "test_gives_the_results")
 """Prefixes of the names of tests that compare with the reference and state no law."""
 
 
-def reading_order(claim: dict[str, Any]) -> tuple[bool, bool, bool, float, int]:
+def reading_order(claim: Data) -> tuple[bool, bool, bool, float, int]:
     """Return a sort key: finite before infinite inputs, then few numbers, then laws and digits."""
     generic = any(f"::{name}" in claim["test"] for name in GENERIC)
     snippet = claim["snippet"]
@@ -342,7 +306,7 @@ def reading_order(claim: dict[str, Any]) -> tuple[bool, bool, bool, float, int]:
 APART = ("lies", "kind", "edge", "level", "function", "vacuous", "follows")
 
 
-def likely_mutants(claims: list[dict[str, Any]]) -> list[str]:
+def likely_mutants(claims: list[Data]) -> list[str]:
     """Return the mutants that match the shown input and more than half of all inputs."""
     matches = Counter(mutant for claim in claims for mutant in claim["lies"])
     inputs = sum(bool(claim["snippet"]) for claim in claims)
@@ -351,7 +315,7 @@ def likely_mutants(claims: list[dict[str, Any]]) -> list[str]:
     return named if len(named) <= MOST and 2 * best > inputs else []
 
 
-def lines_by_paper(seen: dict[str, dict[str, Any]]) -> list[str]:
+def lines_by_paper(seen: dict[str, Data]) -> list[str]:
     """Return, for each paper, lines with the failing equations and the number that pass.
 
     The level `values` decides. Failures at other levels are listed in a line of their own. An
@@ -386,7 +350,7 @@ def lines_on_misspelt_names(misspelt: dict[str, str]) -> list[str]:
     return [f"unknown name {n}: did you mean {meant}?" for n, meant in misspelt.items()]
 
 
-def lines_on_tests_not_run(module: dict[str, Any]) -> list[str]:
+def lines_on_tests_not_run(module: Data) -> list[str]:
     """Return lines with what was not asked: laws, calls, and kinds of tests of which functions."""
     functions = [card for card in module["functions"] if card["verdict"] != "untested"]
     lines = [f"left out {n} of its tests: {why}" for why, n in module["left_out"].items()]

@@ -5,21 +5,14 @@ Hypothesis shrinks what it draws. This also cuts the calls of vectors and of cor
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
 from inspect import Parameter, signature
-from typing import Any
 
 import torch
 from torch import Tensor
 
 import reference
 from spec_tests.limits import DoesNotEnd, Limit
-from spec_tests.report.axis_names import (
-    arguments_and_fields,
-    names_of_axes,
-    replace_argument,
-)
-from spec_tests.report.calls import Call
+from spec_tests.report.calls import Call, arguments_and_fields, names_of_axes, replace_argument
 from spec_tests.report.fault_diagnosis import (
     EDGES,
     Fault,
@@ -35,6 +28,13 @@ MANY = 9
 """From this number of elements on, a tensor is simplified even if its text does not get shorter."""
 SECONDS = 1.0
 """Processor time of the search; then the smallest input so far is returned."""
+PARTS = (
+    lambda n: (0, n // 2),
+    lambda n: (n - n // 2, n // 2),
+    lambda n: (0, n - 1),
+    lambda n: (1, n - 1),
+)
+"""Start and length of the parts that are kept of an axis."""
 Cut = Callable[[Inputs], Inputs | None]
 
 
@@ -76,11 +76,10 @@ def needs_only_edge(edge: str, call: Call, kind: str) -> bool:
 
 def is_ordinary(name: str, inputs: Inputs) -> bool:
     """Whether inputs have no property that can be removed."""
-    others = (change(name, inputs) for change in EDGES.values())
     return not any(
-        differ(less, inputs)
+        differ(less := change(name, inputs), inputs)
         and not isinstance(outcome_of(getattr(reference, name), less), Exception)
-        for less in others
+        for change in EDGES.values()
     )
 
 
@@ -97,30 +96,22 @@ def cuts(name: str, inputs: Inputs) -> Iterator[Cut]:
     They drop an optional argument, cut a half or an end of an axis, and give tensors and numbers
     a shorter text.
     """
-    spec = signature(getattr(reference, name)).parameters
+    parameters = signature(getattr(reference, name)).parameters
     for key, value in inputs.items():
-        if isinstance(value, Tensor) or not equals_default(value, spec[key].default):
-            yield partial(drop_argument, spec[key].default, key)
-    named = dict.fromkeys(
-        axis for leaf in arguments_and_fields(inputs) for axis in names_of_axes(name, *leaf)
-    )
-    for axis in (axis for axis in named if axis.removeprefix("*").isidentifier()):
-        yield partial(shorten_axis, name, axis, lambda n: (0, n // 2))
-        yield partial(shorten_axis, name, axis, lambda n: (n - n // 2, n // 2))
-        yield partial(shorten_axis, name, axis, lambda n: (0, n - 1))
-        yield partial(shorten_axis, name, axis, lambda n: (1, n - 1))
-    for key, field, value in arguments_and_fields(inputs):
+        default = parameters[key].default
+        if default is not Parameter.empty and not equals_default(value, default):
+            yield lambda now, key=key: {k: now[k] for k in now if k != key} if key in now else None
+    leaves = [*arguments_and_fields(inputs)]
+    axes = dict.fromkeys(axis for leaf in leaves for axis in names_of_axes(name, *leaf))
+    for axis in (axis for axis in axes if axis.removeprefix("*").isidentifier()):
+        for part in PARTS:
+            yield lambda now, axis=axis, part=part: shorten_axis(name, axis, part, now)
+    for key, field, value in leaves:
         if isinstance(value, Tensor):
             for change in (torch.zeros_like, replace_by_ranks, round_decimals):
-                yield partial(simplify_tensor, key, field, change)
+                yield lambda now, to=(key, field, change): simplify_tensor(*to, now)
         elif isinstance(value, float) and not field:
-            yield partial(set_to_half, key)
-
-
-def drop_argument(default: Any, key: str, inputs: Inputs) -> Inputs | None:
-    """Return inputs without an argument that has a default, else None."""
-    given = key in inputs and default is not Parameter.empty
-    return {k: v for k, v in inputs.items() if k != key} if given else None
+            yield lambda now, k=key: now | {k: 0.5} if len(repr(now.get(k, 0))) > 3 else None
 
 
 def simplify_tensor(
@@ -131,9 +122,9 @@ def simplify_tensor(
     if not isinstance(value, Tensor):
         return None
     made = change(value)
-    shorter = len(literal(made)) < len(literal(value))
     large = value.numel() >= MANY and not torch.equal(made, value)
-    return replace_argument(inputs, key, field, made) if shorter or large else None
+    shorter = large or len(literal(made)) < len(literal(value))
+    return replace_argument(inputs, key, field, made) if shorter else None
 
 
 def replace_by_ranks(tensor: Tensor) -> Tensor:
@@ -153,11 +144,6 @@ def round_decimals(tensor: Tensor) -> Tensor:
     return made.round(decimals=2) if (made.abs() < WHOLE).all() else made
 
 
-def set_to_half(key: str, inputs: Inputs) -> Inputs | None:
-    """Return inputs with a number of a longer text set to a half, else None."""
-    return {**inputs, key: 0.5} if len(repr(inputs.get(key, 0))) > len("0.5") else None
-
-
 def shorten_axis(
     name: str, axis: str, part: Callable[[int], tuple[int, int]], inputs: Inputs
 ) -> Inputs | None:
@@ -165,7 +151,7 @@ def shorten_axis(
 
     A batch axis of one element is removed.
     """
-    made, changed = inputs, False
+    made = inputs
     for key, field, value in arguments_and_fields(inputs):
         if axis in (named := names_of_axes(name, key, field, value)):
             at = named.index(axis)
@@ -176,5 +162,5 @@ def shorten_axis(
                 less = value.select(at, 0).contiguous()
             else:
                 return None
-            made, changed = replace_argument(made, key, field, less), True
-    return made if changed else None
+            made = replace_argument(made, key, field, less)
+    return made if made is not inputs else None

@@ -3,12 +3,12 @@
 import textwrap
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any
 
 import pytest
 
 from spec_tests.report.fault_diagnosis import LENIENT, LEVELS
 from spec_tests.report.report_data import (
+    Data,
     lines_by_paper,
     lines_on_misspelt_names,
     lines_on_tests_not_run,
@@ -22,7 +22,7 @@ WIDE, CUT = 400, " […] "
 """Number of characters from which a line of a program is cut, and the mark at the cut."""
 
 
-def write(reporter: pytest.TerminalReporter, report: dict[str, Any], config: pytest.Config) -> None:
+def write(reporter: pytest.TerminalReporter, report: Data, config: pytest.Config) -> None:
     """Print, for each module, a card for each failing function and a table of all verdicts."""
     named = bool(config.getoption("--impl"))
     suite = report["suite"]
@@ -44,7 +44,7 @@ PLAIN: dict[str, bool] = {}
 BAD, GOOD, STRONG, FAINT = {"red": True}, {"green": True}, {"bold": True}, {"light": True}
 
 
-def card_lines(card: dict[str, Any], whole: bool = False) -> Iterator[Line]:
+def card_lines(card: Data, whole: bool = False) -> Iterator[Line]:
     """Yield the lines of the card of a failing function, if `whole` with every input."""
     yield "", PLAIN
     lenient = [failure for failure in card["failures"] if failure["kind"] == LENIENT and not whole]
@@ -71,9 +71,7 @@ def card_lines(card: dict[str, Any], whole: bool = False) -> Iterator[Line]:
         yield from missing_errors("  It also", lenient, PLAIN)
 
 
-def missing_errors(
-    subject: str, failures: list[dict[str, Any]], colour: dict[str, bool]
-) -> Iterator[Line]:
+def missing_errors(subject: str, failures: list[Data], colour: dict[str, bool]) -> Iterator[Line]:
     """Yield a line with the bad arguments that a function accepts; the other reports have calls."""
     claims = [claim for failure in failures for claim in failure["claims"]]
     said = list(dict.fromkeys(claim["claim"] for claim in claims))
@@ -86,14 +84,14 @@ def missing_errors(
         yield line, colour
 
 
-def follows_from_clause(failure: dict[str, Any]) -> str:
+def follows_from_clause(failure: Data) -> str:
     """Return the clause that names the functions that a failure follows from."""
     *others, last = failure["follows"]
     names = f"{', '.join(others)} and {last}, which fail" if others else f"{last}, which fails"
     return f"follows from {names} too"
 
 
-def failure_lines(number: int, failure: dict[str, Any], whole: bool = False) -> Iterator[Line]:
+def failure_lines(number: int, failure: Data, whole: bool = False) -> Iterator[Line]:
     """Yield the lines of one failure: heading, example, likely cause, other claims of that cause.
 
     Of the other claims it is the sentence, or the `whole` of their examples, too.
@@ -113,7 +111,7 @@ def failure_lines(number: int, failure: dict[str, Any], whole: bool = False) -> 
         yield from labelled_paragraph("also fails", "; ".join(also))
 
 
-def claim_lines(claim: dict[str, Any], whole: bool) -> Iterator[Line]:
+def claim_lines(claim: Data, whole: bool) -> Iterator[Line]:
     """Yield the lines of a claim: its sentence, the program, the expected and the actual result."""
     ids = "; ".join(f"{equation['id']}, {equation['where']}" for equation in claim["equations"])
     yield from wrap_paragraph(claim["claim"] + f" ({ids})" * bool(ids), "     ")
@@ -137,16 +135,14 @@ def labelled_paragraph(label: str, text: str) -> Iterator[Line]:
     return wrap_paragraph(f"{label:<12}{text}", "     ", " " * 17)
 
 
-def verdict_lines(
-    module: dict[str, Any], level: str, named: bool, complete: bool
-) -> Iterator[Line]:
+def verdict_lines(module: Data, level: str, named: bool, complete: bool) -> Iterator[Line]:
     """Yield the table of verdicts by function and level, then the verdicts on equations."""
     yield "", PLAIN
-    asked = LEVELS[: LEVELS.index(level) + 1]
+    levels = LEVELS[: LEVELS.index(level) + 1]
     tested = [card for card in module["functions"] if card["verdict"] != "untested"]
     if named and tested:
         width = max(len(name) for name in ("function", *(card["function"] for card in tested))) + 2
-        yield f"{'function':<{width}}{''.join(f'{level:<9}' for level in asked)}equations", STRONG
+        yield f"{'function':<{width}}{''.join(f'{level:<9}' for level in levels)}equations", STRONG
         for card in tested:
             said = "".join(f"{mark:<9}" for mark in verdicts(card, level).values())
             ids = ", ".join(equation["id"] for equation in card["equations"])

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from spec_tests.command_line import pytest_arguments
+from spec_tests.__main__ import pytest_arguments
 
 LEVELS = {
     "renamed": "errors",

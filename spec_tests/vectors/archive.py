@@ -104,19 +104,13 @@ def readings() -> list[dict[str, str]]:
 
 def archived_vectors() -> dict[str, list[Vector]]:
     """Return the vectors of each idea: worked ones, then generated ones."""
-    ideas = sorted(
-        {file.parent for part in ("vectors", "generated") for file in HERE.rglob(f"{part}.json")}
-    )
-    found = {}
-    for idea in ideas:
-        worked, generated = (load(idea / f"{part}.json") for part in ("vectors", "generated"))
-        found[idea.relative_to(HERE).as_posix()] = [*map(archived, worked), *generated]
-    return found
-
-
-def load(file: Path) -> list[Vector]:
-    """Return the vectors of a file, or none if there is no such file."""
-    return json.loads(file.read_text()) if file.exists() else []
+    found: dict[str, list[Vector]] = {}
+    for part in ("vectors", "generated"):
+        for file in HERE.rglob(f"{part}.json"):
+            vectors, idea = json.loads(file.read_text()), file.parent.relative_to(HERE).as_posix()
+            made = map(archived, vectors) if part == "vectors" else vectors
+            found.setdefault(idea, []).extend(made)
+    return dict(sorted(found.items(), key=lambda idea: Path(idea[0])))
 
 
 def archived(case: Vector) -> Vector:

@@ -8,8 +8,7 @@ from torch import Tensor
 
 import reference
 from spec_tests.record_conversion import RECORDS
-from spec_tests.report.axis_names import arguments_and_fields, names_of_axes
-from spec_tests.report.calls import tensors
+from spec_tests.report.calls import arguments_and_fields, names_of_axes, tensors
 
 READING = re.compile(r"\b(?:E-[A-Z]\d+|C\d+)\b")
 EDGES = {"empty", "one-element", "ties", "negative-zero"}

@@ -60,7 +60,12 @@ def results(name: str) -> Iterator[Vector]:
         result = outcome_of(getattr(reference, name), inputs)
         if isinstance(result, Exception) or has_factors(result) or count_elements(result) > LARGEST:
             continue
-        faults = [fault for fault in found_faults(name, inputs, result) if fault not in detected]
+        faults = [
+            fault
+            for fault, mutant in mutants_about(name)
+            if fault not in detected
+            and not is_near(outcome_of(getattr(mutant, name), inputs), result)
+        ]
         made = vector(name, inputs) | ({"hunts": "; ".join(faults)} if faults else {})
         if faults or counts[made["level"]] < FEW:
             try:
@@ -116,13 +121,6 @@ def has_factors(result: Any) -> bool:
     return any(factor.numel() for factor in factors) or any(map(has_factors, result))
 
 
-def found_faults(name: str, inputs: Inputs, right: Any) -> Iterator[str]:
-    """Yield the faults of the mutants with a clearly different result."""
-    for fault, module in mutants_about(name):
-        if not is_near(outcome_of(getattr(module, name), inputs), right):
-            yield fault
-
-
 def is_near(value: Any, right: Any) -> bool:
     """Whether a result is right up to a thousandth."""
     if isinstance(right, tuple):
@@ -142,17 +140,15 @@ def answer(name: str, inputs: Inputs) -> Vector:
     """
     exact, bounds = error_bounds(getattr(reference, name), inputs)
     tolerance = as_tolerance(exact, bounds)
-    said = {"expected": written(exact, exact=False)}
-    return said | ({} if tolerance is None else {"tolerance": tolerance})
+    expected = {"expected": written(exact, exact=False)}
+    return expected | ({} if tolerance is None else {"tolerance": tolerance})
 
 
 def as_tolerance(exact: Any, bounds: Any) -> Any:
     """Return bounds as JSON, in the structure of the result; None for values that must be equal.
 
-    Args:
-        exact: the result; a dictionary holds some fields of a record.
-        bounds: the bounds in the same structure, or a function of a part without parts. Many of
-            one tensor become the largest of them.
+    A dictionary is some fields of a record. `bounds` may be a function of a part without parts.
+    Many bounds of one tensor become the largest of them.
     """
     if isinstance(exact, tuple | dict):
         names = exact if isinstance(exact, dict) else getattr(exact, "_fields", None)

@@ -8,9 +8,8 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from spec_tests.accuracy import Unequal, are_equal, is_float
+from spec_tests.accuracy import Unequal, are_equal, is_float, same_types_and_shapes
 from spec_tests.index import HERE
 from spec_tests.json_values import read
 
@@ -47,8 +46,8 @@ def judge_trace(module: Any, trace: Vector) -> None:
     results = list[Any]()
     for at, step in enumerate(trace["steps"]):
         inputs = {
-            key: results[value["step"]] if is_step(value) else read(value)
-            for key, value in step["inputs"].items()
+            key: results[x["step"]] if isinstance(x, dict) and "step" in x else read(x)
+            for key, x in step["inputs"].items()
         }
         place = f"step {at} of {trace['id']}, {step['function']}"
         with claiming(place):
@@ -66,11 +65,6 @@ def claiming(claim: str) -> Iterator[None]:
         raise
 
 
-def is_step(value: Any) -> bool:
-    """Whether an input is the result of an earlier step."""
-    return isinstance(value, dict) and value.keys() == {"step"}
-
-
 def check(actual: Any, expected: Any, tolerance: Any, place: str) -> None:
     """Check a result: floats within their tolerance, all else equal.
 
@@ -78,15 +72,16 @@ def check(actual: Any, expected: Any, tolerance: Any, place: str) -> None:
         Unequal: it differs; the message begins with the place.
     """
     if isinstance(expected, dict) and "sha256" in expected:
-        right = digest_of(actual) == expected["sha256"]
+        rows = actual.to(torch.uint8).numpy().tobytes()  # one byte an entry, row by row
+        right = hashlib.sha256(rows).hexdigest() == expected["sha256"]
     elif isinstance(expected, dict | tuple):
         for field, part, other in parts(actual, expected, place):
             within = None if tolerance is None else tolerance[field]
             check(part, other, within, f"{place}, {field}")
         return
-    elif not are_alike(actual, expected):
-        right = False
-    elif isinstance(expected, float) or is_float(expected):
+    elif same_types_and_shapes(actual, expected) and (
+        isinstance(expected, float) or is_float(expected)
+    ):
         allowed = torch.tensor(0.0 if tolerance is None else tolerance, dtype=torch.float64)
         result, exact = (torch.as_tensor(x).double() for x in (actual, expected))
         right = bool(((result == exact) | ((result - exact).abs() <= allowed)).all())
@@ -97,24 +92,11 @@ def check(actual: Any, expected: Any, tolerance: Any, place: str) -> None:
 
 
 def parts(actual: Any, expected: Any, place: str) -> list[tuple[Any, Any, Any]]:
-    """Return name, actual and expected value of each part of a result."""
-    if isinstance(expected, dict):  # some fields of a record
+    """Return name, actual and expected value of each part; a dictionary holds some fields."""
+    if isinstance(expected, dict):
         return [(field, getattr(actual, field, None), part) for field, part in expected.items()]
     if not isinstance(actual, tuple) or len(actual) != len(expected):
         got = len(actual) if isinstance(actual, tuple) else type(actual).__name__
         raise Unequal(f"{place}: must have {len(expected)} parts, got {got}", actual, expected)
     fields = getattr(expected, "_fields", range(len(expected)))
     return [*zip(fields, actual, expected, strict=True)]
-
-
-def digest_of(mask: Tensor) -> str:
-    """Return the digest of a mask: one byte an entry, row by row."""
-    return hashlib.sha256(mask.to(torch.uint8).numpy().tobytes()).hexdigest()
-
-
-def are_alike(actual: Any, expected: Any) -> bool:
-    """Whether a result has the expected type, or the expected shape and dtype."""
-    if isinstance(expected, Tensor):
-        same = isinstance(actual, Tensor) and actual.dtype == expected.dtype
-        return same and actual.shape == expected.shape
-    return type(actual) is type(expected)

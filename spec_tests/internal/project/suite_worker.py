@@ -11,7 +11,7 @@ from io import StringIO
 
 import pytest
 
-from spec_tests.command_line import pytest_arguments
+from spec_tests.__main__ import pytest_arguments
 
 if __name__ == "__main__":
     os.environ["COLUMNS"] = "200"

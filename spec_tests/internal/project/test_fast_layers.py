@@ -22,7 +22,7 @@ from optimized._dispatch import dispatch, modules
 from optimized.vector.graphkv.decay import multiply_at
 from optimized.vector.graphkv.graph import sum_of_bits
 from spec_tests.internal.project.run_python import run_python
-from spec_tests.report.blame import names_read
+from spec_tests.report.messages import names_read
 
 ROOT = Path(optimized.__file__).parents[1]
 
