@@ -1,6 +1,5 @@
 """Read a prompt into a cache: a class for each kind of system."""
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +28,7 @@ from optimized.models.quantized import (
 )
 from optimized.models.scorer import Scorer, Scores, lengths
 from optimized.models.scorers import SCORERS
-from optimized.models.selection import kept_entries
+from optimized.models.selection import budget_of, kept_entries, warn_of_short_budgets
 from optimized.models.systems import (
     System,
     compares_queries,
@@ -38,7 +37,6 @@ from optimized.models.systems import (
     refinement_settings,
     system_named,
 )
-from optimized.vector.scorers._padding import protected_ends
 from reference.contract.checks import one_of
 
 
@@ -210,13 +208,9 @@ class EvictingReader(Reader):
         return QuantizedEvictionCache(prompt.cache, paid, stored, self.reading, self.kv)
 
     def evict(self, scorer: Scorer, prompt: Prefilled) -> tuple[list[Tensor] | None, Tensor]:
-        """Evict entries; return the scores, if codes need them, and the mask of kept entries.
-
-        A row whose budget is smaller than its number of protected entries keeps exactly these.
-        """
+        """Evict entries; return the scores, if codes need them, and the mask of kept entries."""
         layers, counts = prompt.cache.whole_layers(), lengths(prompt).tolist()
         heads = layers[0].whole[0].shape[1]
-        size = {"head": 1, "layer": heads, "model": heads * len(layers)}[self.system.scope]
         valid = torch.ones_like(prompt.input_ids).bool() if prompt.valid is None else prompt.valid
         kept = valid[:, None].expand(len(layers), -1, heads, -1).clone()
         ratio, keep, layered = self.ratio, self.keep, None
@@ -231,35 +225,14 @@ class EvictingReader(Reader):
         short: dict[int, tuple[int, int]] = {}
         for scores, rows in score_rows(scorer, prompt, budgets):
             scores = scores if layered is None else scores._replace(budgets=layered)
-            protected = torch.stack([scored.protected for scored in scores.scored])
-            if self.system.refinement == "hubkv":
-                protected |= protected_ends(valid, protected.shape[2], 4, None)
-            spent = protected.sum(-1).movedim(1, 0).reshape(len(valid), -1, size).sum(-1)
-            limits = torch.tensor([[budget_of(n, size, ratio, keep)] for n in counts]).to(spent)
-            limits = limits.expand_as(spent)
-            if scores.budgets is not None:
-                shares = (size * scores.budgets.T).repeat_interleave(heads // size, 1)
-                over = spent.sum(1, keepdim=True) > limits.sum(1, keepdim=True)
-                limits = torch.where(over, limits, shares)
-            for row, pool in zip(rows, (spent - limits)[rows].argmax(-1).tolist(), strict=True):
-                if spent[row, pool] > limits[row, pool]:
-                    short[row] = int(limits[row, pool]), int(spent[row, pool])
-                    kept[:, row] &= protected[:, row]
-            chosen = [row for row in rows if row not in short]
-            if chosen:
-                how = self.system, prompt, scores, ratio, self.reading, self.kv, keep
-                kept[:, chosen] = kept_entries(*how, chosen if len(chosen) < len(valid) else None)
+            how = self.system, prompt, scores, ratio, self.reading, self.kv, keep
+            kept[:, rows], found = kept_entries(*how, rows if len(rows) < len(valid) else None)
+            short |= found
             if self.system.then is not None:
                 paid = paid or [scored.scores.clone() for scored in scores.scored]
                 for layer, scored in zip(paid, scores.scored, strict=True):
                     layer[rows] = scored.scores[rows]
-        if short:
-            budget, most = short[min(short)]
-            warnings.warn(
-                f"budget {budget} of a {self.system.scope} is below its number of protected "
-                f"entries, {most}: only those are kept, in {len(short)} of {len(valid)} rows",
-                stacklevel=4,
-            )
+        warn_of_short_budgets(self.system, short, len(valid))
         if scores is not None or self.system.then is not None:  # codes cannot hold padding
             prompt.cache.evict(kept, self.kv)
         return paid, kept
@@ -272,14 +245,6 @@ def reader_of(system: System, interval: int | None) -> type[Reader]:
     if system.store is not None:
         return QuantizedReader if system.store in QUANTIZERS else HexReader
     return EvictingReader if system.evicts else Reader
-
-
-def budget_of(tokens: int, heads: int, ratio: float | None, keep: int | None) -> int:
-    """Return how many entries a pool of `heads` heads keeps under a ratio or a budget."""
-    if ratio is not None:
-        return kept_count(tokens * heads, ratio)
-    assert keep is not None
-    return min(keep, tokens) * heads
 
 
 def score_rows(

@@ -1,17 +1,19 @@
 """Select the entries of a prompt that a system keeps."""
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from optimized import Scored
+from optimized import Scored, kept_count
 from optimized.models.eviction_cache import pool_budgets
 from optimized.models.prefill import Prefilled
-from optimized.models.scorer import Scores
+from optimized.models.scorer import Scores, lengths
 from optimized.models.systems import System, selection_call
+from optimized.vector.scorers._padding import protected_ends
 
 
 def kept_entries(
@@ -23,8 +25,10 @@ def kept_entries(
     kv: ModuleType,
     keep: int | None = None,
     rows: list[int] | None = None,
-) -> Tensor:
-    """Return a mask of the entries that a system keeps by their scores, layers first.
+) -> tuple[Tensor, dict[int, tuple[int, int]]]:
+    """Select the entries that a system keeps by their scores.
+
+    A row with a budget smaller than its number of protected entries keeps exactly these.
 
     Args:
         system: a system that evicts.
@@ -35,7 +39,88 @@ def kept_entries(
         kv: `reference` or `optimized`.
         keep: mean number of entries that a head keeps, in place of a ratio.
         rows: the batch rows to select in, and to return; by default all.
+
+    Returns:
+        A mask, layers first; and for each row with too small a budget, this budget and the number
+        of protected entries.
     """
+    protected = torch.stack([scored.protected for scored in scores.scored])
+    everything = torch.ones_like(prompt.input_ids, dtype=torch.bool)
+    valid = everything if prompt.valid is None else prompt.valid
+    if system.refinement == "hubkv":
+        protected = protected | protected_ends(valid, protected.shape[2], 4, None)
+    kept = protected & valid[:, None]
+    wanted = range(len(valid)) if rows is None else rows
+    short = short_budgets(system, prompt, scores, protected, ratio, keep, wanted)
+    chosen = [row for row in wanted if row not in short]
+    if chosen:
+        how = ratio, reading, kv, keep, chosen if len(chosen) < len(valid) else None
+        kept[:, chosen] = select_rows(system, prompt, scores, *how)
+    return kept[:, wanted] if rows is not None else kept, short
+
+
+def short_budgets(
+    system: System,
+    prompt: Prefilled,
+    scores: Scores,
+    protected: Tensor,
+    ratio: float | None,
+    keep: int | None,
+    rows: Iterable[int],
+) -> dict[int, tuple[int, int]]:
+    """Return the rows with a pool whose budget is below its number of protected entries.
+
+    Returns:
+        The budget and the number of protected entries, by row.
+    """
+    layers, _, heads, _ = protected.shape
+    size = {"head": 1, "layer": heads, "model": heads * layers}[system.scope]
+    counts = lengths(prompt).tolist()
+    spent = protected.sum(-1).movedim(1, 0).reshape(len(counts), -1, size).sum(-1)
+    limits = torch.tensor([[budget_of(n, size, ratio, keep)] for n in counts]).to(spent)
+    limits = limits.expand_as(spent)
+    if scores.budgets is not None:
+        shares = (size * scores.budgets.T).repeat_interleave(heads // size, 1)
+        over = spent.sum(1, keepdim=True) > limits.sum(1, keepdim=True)
+        limits = torch.where(over, limits, shares)
+    pools = (spent - limits).argmax(-1).tolist()
+    return {
+        row: (int(limits[row, pools[row]]), int(spent[row, pools[row]]))
+        for row in rows
+        if spent[row, pools[row]] > limits[row, pools[row]]
+    }
+
+
+def warn_of_short_budgets(system: System, short: Mapping[int, tuple[int, int]], rows: int) -> None:
+    """Warn if some of `rows` rows keep their protected entries alone."""
+    if short:
+        budget, most = short[min(short)]
+        warnings.warn(
+            f"budget {budget} of a {system.scope} is below its number of protected "
+            f"entries, {most}: only those are kept, in {len(short)} of {rows} rows",
+            stacklevel=5,
+        )
+
+
+def budget_of(tokens: int, heads: int, ratio: float | None, keep: int | None) -> int:
+    """Return how many entries a pool of `heads` heads keeps under a ratio or a budget."""
+    if ratio is not None:
+        return kept_count(tokens * heads, ratio)
+    assert keep is not None
+    return min(keep, tokens) * heads
+
+
+def select_rows(
+    system: System,
+    prompt: Prefilled,
+    scores: Scores,
+    ratio: float | None,
+    reading: str,
+    kv: ModuleType,
+    keep: int | None,
+    rows: list[int] | None,
+) -> Tensor:
+    """Return a mask of the entries that rows with large enough budgets keep, layers first."""
     name, settings = selection_call(system, reading)
     select = getattr(kv, name)
     settings["valid"] = prompt.valid if rows is None or prompt.valid is None else prompt.valid[rows]

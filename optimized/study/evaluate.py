@@ -14,8 +14,9 @@ from optimized.models.eviction_cache import map_both
 from optimized.models.layer import WindowLayer, reject_latent_attention
 from optimized.models.prefill import prefill
 from optimized.models.quantized import quantize_tokens, require_whole_groups, restore_tokens
-from optimized.models.selection import kept_entries
+from optimized.models.selection import kept_entries, warn_of_short_budgets
 from optimized.models.systems import compares_queries
+from optimized.study.decoding import DecodingDocument
 from optimized.study.documents import Document
 from optimized.study.measurements import MeasurementSettings, Row, Trial
 from optimized.study.metrics import DocumentMetrics
@@ -64,8 +65,11 @@ def measured(
     for number, batch in numbered.items():
         new = [Row(row.trial, refused=row.refused) for row in rows]
         with torch.inference_mode():
-            trials = [row.trial for row in rows]
-            Batch(model, batch, trials, settings, tokenizer).measure(new, step)
+            if settings.interval is not None:
+                DecodingDocument(model, batch, settings).measure(new, step)
+            else:
+                trials = [row.trial for row in rows]
+                Batch(model, batch, trials, settings, tokenizer).measure(new, step)
         yield number, [row.saved() for row in new]
 
 
@@ -155,7 +159,9 @@ class Batch:
         scores, clock.seconds["scoring"] = self.panel.scores(self.prompt, trial, kv)
         with clock.at("selecting"):
             how = trial.ratio, self.settings.reading, kv
-            return kept_entries(trial.system, self.prompt, scores, *how)
+            kept, short = kept_entries(trial.system, self.prompt, scores, *how)
+        warn_of_short_budgets(trial.system, short, len(self.prompt.input_ids))
+        return kept
 
     def quantise(self, row: Row, clock: Clock) -> int:
         """Replace the cache by the restored entries of a quantiser; return the stored bytes."""

@@ -1,5 +1,6 @@
 """The figures that the command measures."""
 
+from copy import copy
 from inspect import signature
 from itertools import pairwise, product
 from math import log
@@ -17,6 +18,7 @@ from transformers import AutoTokenizer
 import optimized
 import reference
 from optimized import Scored, refine
+from optimized.models.compress_prompt import compressed
 from optimized.models.load import load
 from optimized.models.prefill import prefill
 from optimized.models.scorer import Scores
@@ -27,6 +29,8 @@ from optimized.readings import READINGS
 from optimized.study import evaluate
 from optimized.study.compared_systems import DEFAULT
 from optimized.study.documents import Maker
+from optimized.study.forms import request
+from optimized.study.measurements import MeasurementSettings, trials
 from optimized.study.metrics import DocumentMetrics
 from optimized.study.overrides import KINDS, RECORDS, read
 from optimized.study.record import SCHEMA
@@ -230,10 +234,11 @@ def test_a_layer_of_a_row_keeps_what_it_would_alone_with_its_budget(name, readin
     protected = torch.zeros_like(raw[0], dtype=torch.bool)
     protected[:, 0, raw[0, 0, 0].argmin()] = True  # protected by one head
     cache = SimpleNamespace(whole_layers=lambda: [SimpleNamespace(whole=(keys, keys))] * 2)
-    prompt: Any = SimpleNamespace(cache=cache, valid=None, queries={})
+    ids = torch.zeros(2, 40, dtype=torch.long)
+    prompt: Any = SimpleNamespace(cache=cache, valid=None, queries={}, input_ids=ids)
     system = system_named(name)
     scores = Scores(tuple(Scored(scored, protected) for scored in raw), budgets)
-    kept = kept_entries(system, prompt, scores, 0.5, reading, optimized)
+    kept, _ = kept_entries(system, prompt, scores, 0.5, reading, optimized)
     for layer, row in product(range(2), range(2)):
         scored, keep = Scored(raw[layer, row], protected[row]), int(budgets[layer, row])
         vectors = keys[row], keys[row]
@@ -250,12 +255,49 @@ def test_a_layer_of_a_row_keeps_what_it_would_alone_with_its_budget(name, readin
 
 def test_where_every_system_is_refused_the_exit_status_says_so(command, capsys):
     with pytest.raises(SystemExit) as ended:
-        command.figures("--systems", "kvzip", "--ratios", "0.99")
+        command.figures("--systems", "kvzip", "--ratios", "0.5", "--interval", "8")
     assert ended.value.code == 1
     said = capsys.readouterr()
-    assert "kvzip refused at 0.99" in " ".join(said.out.split())
+    assert "kvzip refused at 0.5: scorer of a system with an interval" in " ".join(said.out.split())
     assert said.err == "python -m optimized: every system was refused\n"
     assert (command.out / "figures.json").exists()
+
+
+def test_a_budget_below_the_protected_entries_keeps_these_as_compressed_does(command):
+    with pytest.warns(UserWarning, match="below its number of protected entries"):
+        rows = command.figures("--systems", "kvzip", "--ratios", "0.99")["rows"]
+    assert rows[1]["kept_percent"] > 5  # the ratio alone would leave 1 %
+
+
+@pytest.mark.parametrize("name", ["full", "h2o", "h2o+hubkv@layer", "hex-4", "kivi-2"])
+def test_text_is_read_on_over_a_cache_that_is_compressed_again(name):
+    """As token by token over the cache of `compressed`, and then one generated answer."""
+    model, tokenizer = load("words")
+    text = " ".join(f"the value of x{n} is {n % 7} and not y" for n in range(40))
+    (read,) = Maker(text * 4, tokenizer).documents(0, 1, [160], 48, 2)
+    (trial,) = trials([system_named(name)], [0.5])
+    settings = MeasurementSettings("letter", 0, optimized, None, None, request(tokenizer), 16)
+    (row,) = evaluate.evaluate(model, [read], [trial], settings)
+    options: Any = dict(ratio=0.5, interval=16) if trial.ratio else {}
+    cache = compressed(model, name, torch.tensor([read.context]), **options)
+    seen, nats = read.context[cache.get_seq_length() :], 0.0
+    with torch.inference_mode():
+        if seen:
+            model(torch.tensor([seen]), past_key_values=cache)
+        for token, after in pairwise(read.continuation):
+            logits = model(torch.tensor([[token]]), past_key_values=cache).logits[0, -1]
+            nats -= float(logits.log_softmax(-1)[after])
+        assert row.bits == pytest.approx([nats / log(2) / read.size], rel=1e-4)
+        for question, found in zip(read.questions, row.found[0], strict=True):
+            said, new = [], read.continuation[-1:] + question.asked
+            branch = copy(cache)
+            while len(said) < len(question.answer):
+                logits = model(torch.tensor([new]), past_key_values=branch).logits[0, -1]
+                new = [int(logits.argmax())]
+                said += new
+            assert found == (said == question.answer)
+    assert name != "full" or row.found == [[1.0, 1.0]]
+    assert name != "full" or row.nbytes == cache.nbytes // 2  # 16 bits for 32
 
 
 def test_figures_have_their_schema(command, monkeypatch):
@@ -282,8 +324,8 @@ def test_chance_differs_between_batches_of_one_length(command, monkeypatch):
     seen = []
 
     def kept(*given):
-        seen.append(kept_entries(*given))
-        return seen[-1]
+        seen.append(kept_entries(*given)[0])
+        return seen[-1], {}
 
     monkeypatch.setattr(evaluate, "kept_entries", kept)
     command.figures("--systems", "random", "--ratios", "0.5", "--documents", "48")
