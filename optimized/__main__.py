@@ -45,6 +45,11 @@ def parser() -> argparse.ArgumentParser:
     add("--documents", type=whole, default=18, help="number of documents; a third has each length")
     add("--needles", type=natural, default=4, help="number of tasks hidden in each document")
     add("--continuation", type=whole, default=128, help="tokens to predict after each document")
+    add(
+        "--interval",
+        type=positive,
+        help="read the continuation before the tasks, and compress again after so many tokens",
+    )
     add("--implementation", choices=("reference", "optimized"), default="optimized")
     add("--device", default="cpu", help="such as cuda:1; `auto` takes a GPU if there is one")
     add("--dtype", choices=("float32", "bfloat16", "float16"), help="by default the model's own")

@@ -139,7 +139,7 @@ def stored_bytes(object: object) -> int:
         C10: this is the only measure of a cache's size.
     """
     storages: dict[int, int] = {}
-    for tensor in _tensors(object, set()):
+    for tensor in tensors_within(object, set()):
         if tensor.layout != torch.strided:  # a sparse tensor has several storages
             raise TypeError(f"object must hold strided tensors, got layout {tensor.layout}")
         storage = tensor.untyped_storage()
@@ -147,7 +147,7 @@ def stored_bytes(object: object) -> int:
     return sum(storages.values())
 
 
-def _tensors(value: object, seen: set[int]) -> Iterator[Tensor]:
+def tensors_within(value: object, seen: set[int]) -> Iterator[Tensor]:
     """Yield every tensor that `value` holds, each object once."""
     if id(value) in seen:
         return
@@ -155,11 +155,11 @@ def _tensors(value: object, seen: set[int]) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         yield value
     else:
-        for part in _parts(value):
-            yield from _tensors(part, seen)
+        for part in parts_of(value):
+            yield from tensors_within(part, seen)
 
 
-def _parts(value: object) -> list[object]:
+def parts_of(value: object) -> list[object]:
     """Return the objects that an object holds directly; numbers, strings and code hold none."""
     if isinstance(value, (type, ModuleType, FunctionType)):
         return []

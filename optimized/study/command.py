@@ -147,7 +147,9 @@ def prepare(given: argparse.Namespace) -> Prepared:
         "optimized": (optimized, None),
         "reference": (reference, optimized),
     }[given.implementation]
-    settings = MeasurementSettings(given.readings, given.seed, kv, other, gates, request(tokenizer))
+    settings = MeasurementSettings(
+        given.readings, given.seed, kv, other, gates, request(tokenizer), given.interval
+    )
     return Prepared(model, made, settings, tokenizer)
 
 
@@ -235,7 +237,8 @@ def measure(
     changed(systems_named(given.systems), read(given.set or ()))  # refuses wrong options early
     ready = prepare(given)
     model, texts, settings, tokenizer = ready
-    numbered = batches(texts, given.batch or (BATCH if model.num_parameters() < SMALL else 1))
+    size = given.batch or (BATCH if model.num_parameters() < SMALL else 1)
+    numbered = batches(texts, 1 if given.interval else size)
     about = about_run(given, ready, numbered)
     plan = chosen_trials(given, settings.gates is not None)
     out = given.out or unused_folder(Path(OUT))

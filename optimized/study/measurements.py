@@ -75,6 +75,8 @@ class MeasurementSettings(NamedTuple):
     gates: Sequence[Any] | None
     repeat: Callable[[int, Tensor], list[int]]
     """The function that returns the ids of KVzip's request for a chunk."""
+    interval: int | None = None
+    """Tokens of the continuation after which the cache is compressed again; None: never."""
 
 
 def trials(systems: Sequence[System], ratios: Sequence[float]) -> list[Trial]:

@@ -90,7 +90,7 @@ def figures(row: Row, full: Row, reading: str, compared: bool, seed: int) -> dic
     lost = differences(needle_shares(row), needle_shares(full))
     share = mean(needle_shares(row))
     return named | {
-        "kept_percent": 100 * row.kept / row.entries,
+        "kept_percent": 100 * row.kept / row.entries if row.entries else None,
         "stored_percent": 100 * row.nbytes / full.nbytes,
         "stored_bytes": row.nbytes,
         "bits_per_byte": mean(row.bits),
@@ -101,7 +101,7 @@ def figures(row: Row, full: Row, reading: str, compared: bool, seed: int) -> dic
         "needle_change_interval": interval(lost, seed)[1:] if lost else None,
         "deviation_mean": mean(row.deviation),
         "deviation_relative": mean(row.relative),
-        "deviation_worst": max(row.worst),
+        "deviation_worst": max(row.worst, default=None),
         "seconds": {stage: row.seconds.get(stage, 0.0) for stage in STAGES},
         "entries_differing": row.differing if compared and system.evicts else None,
         "digest": sha256("".join(row.digests).encode()).hexdigest(),

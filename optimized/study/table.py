@@ -24,6 +24,8 @@ def columns(figures: dict[str, Any]) -> list[tuple[str, int, str]]:
     """Return the columns of a run."""
     hidden = {"needles"} if figures["no_needles"] else set()
     hidden |= set() if figures["documents"]["continuation"] else {"bits/byte", "change"}
+    if figures["command"].get("interval") is not None:
+        hidden |= {"kept %", "ε mean", "ε worst", "score"}
     return [column for column in COLUMNS if column[0] not in hidden]
 
 
