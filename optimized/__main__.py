@@ -152,11 +152,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if sys.stderr.isatty() and not merging and not given.quiet:
         print("loading torch and transformers", file=sys.stderr)
     try:
-        from optimized.study.command import merge, run
+        from optimized.study.command import merge, print_lines, run
         from optimized.study.experiments import lines, options_of
 
         if not merging and given.experiment == "list":
-            print(*lines(), sep="\n")
+            print_lines(*lines())
             return
         if not merging and given.experiment:
             given = parser().parse_args([*options_of(given.experiment), *arguments])

@@ -46,7 +46,7 @@ if TYPE_CHECKING:  # what draws imports matplotlib, which may be missing
 
 OUT, FIGURES = "kvspec-report", "figures.json"
 SMALL = 20_000_000
-PICTURE = 7
+PICTURE = 2
 """Expected cost of a picture, in steps of the largest batch."""
 
 

@@ -11,8 +11,6 @@ from optimized.study.measurements import MeasurementSettings
 from optimized.study.pictures import (
     captured,
     graphkv_keys,
-    hex_ablations,
-    hex_setting_costs,
     hubkv_attention_columns,
     hubkv_clusters,
 )
@@ -42,21 +40,12 @@ REFUSALS = (ValueError, ArithmeticError, RuntimeError)
 """Errors that leave out one picture and do not end the run; too little memory is one."""
 
 
-class Sitting(NamedTuple):
-    """The inputs of every picture."""
-
-    caught: Captured
-    model: PreTrainedModel
-    longest: Sequence[Document]
-    how: MeasurementSettings
-
-
 class Plan(NamedTuple):
     """How a picture is made: functions that measure, draw and write the caption."""
 
     title: str
     height: float
-    measure: Callable[[Sitting], Any]
+    measure: Callable[[Captured, MeasurementSettings], Any]
     """Returns the numbers, or the numbers and further inputs of the drawing."""
     paint: Callable[..., None]
     caption: Callable[[dict[str, Any]], str]
@@ -66,51 +55,37 @@ PICTURES = {
     "hubkv_clusters": Plan(
         "Important tokens form clusters (HubKV, Fig. 1)",
         3.1,
-        lambda of: hubkv_clusters.clustering_figures(of.caught.reconstruction, of.how.seed),
+        lambda caught, how: hubkv_clusters.clustering_figures(caught.reconstruction, how.seed),
         hubkv_clusters.clusters,
         hubkv_clusters.caption,
     ),
     "hubkv_columns": Plan(
         "Columns of attention (HubKV, Fig. 2)",
         3.2,
-        lambda of: hubkv_attention_columns.maps(of.caught),
+        lambda caught, _: hubkv_attention_columns.maps(caught),
         hubkv_attention_columns.columns,
         hubkv_attention_columns.maps_caption,
     ),
     "hubkv_density": Plan(
         "Neighbours receive similar attention (HubKV, Fig. 9)",
         2.8,
-        lambda of: hubkv_attention_columns.density_autocorrelations(of.caught.density),
+        lambda caught, _: hubkv_attention_columns.density_autocorrelations(caught.density),
         hubkv_attention_columns.density_autocorrelation,
         hubkv_attention_columns.correlation_caption,
     ),
     "graphkv_likeness": Plan(
         "Similarity of keys before and after the decay (GraphKV, Fig. 2)",
         3.0,
-        lambda of: graphkv_keys.best_key_similarity(of.caught, of.how.reading),
+        lambda caught, how: graphkv_keys.best_key_similarity(caught, how.reading),
         graphkv_keys.likeness,
         graphkv_keys.likeness_caption,
     ),
     "graphkv_planes": Plan(
         "Where the best keys lie, round after round (GraphKV, Fig. 7)",
         3.2,
-        lambda of: graphkv_keys.best_key_spread(of.caught, of.how.reading),
+        lambda caught, how: graphkv_keys.best_key_spread(caught, how.reading),
         graphkv_keys.planes,
         graphkv_keys.planes_caption,
-    ),
-    "hex_settings": Plan(
-        "What each setting costs (HEX, Fig. 3)",
-        4.6,
-        lambda of: hex_setting_costs.settings(of.caught, of.how.reading),
-        hex_setting_costs.draw_settings,
-        hex_setting_costs.settings_caption,
-    ),
-    "hex_ablations": Plan(
-        "What each component contributes (HEX, Table 4)",
-        3.6,
-        lambda of: hex_ablations.ablations(of.model, of.longest, of.how),
-        hex_ablations.draw_ablations,
-        hex_ablations.ablations_caption,
     ),
 }
 
@@ -137,10 +112,9 @@ def pictures(
     except REFUSALS as refusal:
         yield from (refused(name, refusal) for name in PICTURES)
         return
-    sitting = Sitting(caught, model, captured.longest_documents(documents), how)
     for name, plan in PICTURES.items():
         try:
-            yield drawn(name, plan, sitting)
+            yield drawn(name, plan, caught, how)
         except REFUSALS as refusal:
             yield refused(name, refusal)
         step(name)
@@ -151,9 +125,9 @@ def refused(name: str, refusal: Exception) -> Picture:
     return Picture(name, PICTURES[name].title, refused=" ".join(str(refusal).split()))
 
 
-def drawn(name: str, plan: Plan, sitting: Sitting) -> Picture:
+def drawn(name: str, plan: Plan, caught: Captured, how: MeasurementSettings) -> Picture:
     """Return a picture after measuring and drawing."""
-    found = plan.measure(sitting)
+    found = plan.measure(caught, how)
     numbers, *shown = found if isinstance(found, tuple) else (found,)
     json.dumps(numbers, allow_nan=False)
     svg = draw(lambda canvas: plan.paint(canvas, numbers, *shown), plan.height)
