@@ -105,36 +105,6 @@ def test_keys_are_quantised_by_channel_and_values_by_token(impl, x):
         assert_equal(out[remain], impl.dequantise(*q)[remain])
 
 
-@st.composite
-def several_heads(draw):
-    """Two heads of at least two tokens, of which the first is not kept."""
-    shape = (2, draw(st.integers(2, 4)), draw(st.integers(1, 3)))
-    kept = draw(booleans(*shape))
-    kept[0] = False
-    return dict(values=draw(gaussian_tensor(*shape)), bits=draw(widths), kept=kept)
-
-
-@pytest.mark.spec("HEX-3.4b")
-@given(several_heads())
-def test_the_heads_of_a_token_are_quantised_as_one_head_that_is_as_wide(impl, x):
-    def side_by_side(heads):
-        return torch.cat([*heads], -1)[None]
-
-    _, values = impl.kcvt(keys=x["values"], **x)
-    wide = {k: side_by_side(v) if k != "bits" else v for k, v in x.items()}
-    _, joined = impl.kcvt(keys=wide["values"], **wide)
-    assert_equal(side_by_side(values), joined)
-
-
-@pytest.mark.spec("HEX-3.4b")
-@given(gaussian_tensor(2, 12, 4), st.integers(1, 4), st.sampled_from(["token", "head"]))
-def test_codes_are_used_where_they_are_supposed_to_be(impl, x, bits, group):
-    keys, values = impl.kcvt(x, x, bits, value_group=group)
-    assert ((keys - x).abs().amax(-2) > 0).all()
-    if group == "token" or bits == 1:
-        assert ((values - x).abs().amax((-3, -1)) > 0).all()
-
-
 @pytest.mark.spec("HEX-3.4a")
 @pytest.mark.parametrize("scales", [None, torch.float16, torch.float32])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
