@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 import reference
 from spec_tests.hex.cache.strategies import BLOCK, KV_HEADS, WIDTH, caches, configs, streams
+from spec_tests.hex.size.strategies import dtypes, prompts
 
 pytestmark = pytest.mark.spec("HEX-4.2a")
 
 PROMPTS = (900, 1304, 1021)
-dtypes = st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64])
 
 
 @given(caches())
@@ -65,9 +65,9 @@ def test_printed_sizes_lie_between_ours_without_the_buffer_and_with_it(impl):
         assert row.ours - sum(buffers) / 3 < row.paper < row.ours, row
 
 
-@given(st.lists(st.integers(1, 6000), min_size=1, max_size=4))
+@given(prompts)
 def test_a_size_beside_a_printed_one_is_the_mean_over_prompts(impl, prompts):
-    for row in impl.paper_size(tuple(prompts)):
+    for row in impl.paper_size(prompts):
         sizes = [impl.hex_size(impl.hex_preset(row.method), length).total for length in prompts]
         shares = [
             100 * size / (4 * 1024 * length) for size, length in zip(sizes, prompts, strict=True)

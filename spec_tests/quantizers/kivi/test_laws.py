@@ -19,11 +19,11 @@ SHAPES = st.sampled_from([(1,), (2,), (2, 1)])
 
 
 @st.composite
-def gaussian(draw, most=3):
+def gaussian(draw):
     """A stream of Gaussian numbers, and its settings, with groups of up to four members."""
     settings, wider = draw(kivi_settings()), draw(st.integers(1, 2))
     settings |= {name: wider * settings[name] for name in ("group", "residual")}
-    tokens = draw(st.integers(1, most * settings["residual"] + 1))
+    tokens = draw(st.integers(1, 3 * settings["residual"] + 1))
     shape = (*draw(SHAPES), tokens, settings["group"] * draw(st.integers(1, 2)))
     return (
         draw(gaussian_tensor(*shape)).double(),
