@@ -57,8 +57,8 @@ def log_sum_exp(
     It is minus infinity for a query that sees nothing.
     """
     count, tokens = queries.shape[-2], keys.shape[-2]
-    each = keys.double().repeat_interleave(queries.shape[-3] // max(1, keys.shape[-3]), -3)
-    logits = queries.double() @ each.mT * (queries.shape[-1] ** -0.5 if scale is None else scale)
+    by_head = keys.double().repeat_interleave(queries.shape[-3] // max(1, keys.shape[-3]), -3)
+    logits = queries.double() @ by_head.mT * (queries.shape[-1] ** -0.5 if scale is None else scale)
     ends = torch.arange(count) + (tokens - count if causal else tokens)
     seen = torch.arange(tokens) <= ends[:, None]
     seen = seen if valid is None else seen & valid[..., None, None, :]

@@ -26,15 +26,14 @@ def test_a_prompt_weighs_what_was_said_beforehand(impl, stream, config, dtype):
     config = config._replace(outside_recent=True)
     x = [part.to(dtype) for part in stream]
     cache = impl.hex_prefill(*x, config)
-    said = impl.hex_size(config, x[1].shape[-2], KV_HEADS, WIDTH, dtype)
-    assert impl.hex_bytes(cache) == said
+    assert impl.hex_bytes(cache) == impl.hex_size(config, x[1].shape[-2], KV_HEADS, WIDTH, dtype)
 
 
 @given(configs(), st.integers(0, 60), st.integers(1, 3), st.integers(1, 5), dtypes)
 def test_a_size_is_its_formula(impl, config, length, heads, width, dtype):
-    held = config.recent if config.carry_recent else 0
-    n = max(0, length - held) // BLOCK * BLOCK
-    d, left, recent = heads * width, length - n, min(n, config.recent - held)
+    carried = config.recent if config.carry_recent else 0
+    n = max(0, length - carried) // BLOCK * BLOCK
+    d, residual, recent = heads * width, length - n, min(n, config.recent - carried)
     heavy = min(n - recent, int(config.heavy * n))  # float holds these shares exactly
     e, sum_of_attention = dtype.itemsize, 8 if dtype == torch.float64 else 4
     scale = config.scales or (torch.float32 if dtype == torch.bfloat16 else dtype)
@@ -47,8 +46,8 @@ def test_a_size_is_its_formula(impl, config, length, heads, width, dtype):
         2 * e * round(config.density * d) * (n - heavy - recent),
         2 * e * d * (heavy + recent),
         n,
-        2 * e * d * left,
-        sum_of_attention * (left + remembered),
+        2 * e * d * residual,
+        sum_of_attention * (residual + remembered),
         2 * e * d * originals,
     )
 

@@ -79,7 +79,7 @@ def test_what_is_read_is_every_block_in_order_and_the_buffer_as_it_is(impl, x, e
     stream, prompt, settings, _ = x
     cache = impl.gear_prefill(*slice_stream(stream, 0, prompt), **settings)
     cache = impl.gear_append(cache, *slice_stream(stream, prompt))
-    left = (stream[0].shape[-2] - prompt) % settings["block"]
+    residual = (stream[0].shape[-2] - prompt) % settings["block"]
     blocks, buffers = (
         (cache.key_blocks, cache.value_blocks),
         (cache.residual_keys, cache.residual_values),
@@ -88,6 +88,6 @@ def test_what_is_read_is_every_block_in_order_and_the_buffer_as_it_is(impl, x, e
         stream, impl.gear_read(cache, exact), blocks, buffers, strict=True
     ):
         assert out.shape == raw.shape
-        assert_equal(buffer, raw[..., raw.shape[-2] - left :, :])
+        assert_equal(buffer, raw[..., raw.shape[-2] - residual :, :])
         restored = [impl.gear_reconstruct(span, exact) for span in spans]
         assert_close(out, torch.cat([*restored, buffer], -2).double(), 8.0)
