@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close
 from spec_tests.attention import oracle
@@ -16,22 +15,10 @@ from spec_tests.attention.strategies import (
     log_sum_exp,
     on_grid,
     shifts,
+    sizes,
     with_log_sum_exp,
     without_values,
 )
-
-
-@st.composite
-def sizes(draw):
-    """Sizes with at least one head, query and token."""
-    kv_heads, queries = draw(st.integers(1, 2)), draw(st.integers(1, 4))
-    heads, tokens = kv_heads * draw(st.integers(1, 3)), queries + draw(st.integers(0, 3))
-    batch, causal = draw(st.sampled_from([(), (2,)])), draw(st.booleans())
-    return batch, heads, kv_heads, queries, tokens, draw(st.integers(1, 4)), causal
-
-
-seeing = attending(sizes())
-comparing = attending(sizes(), compressed=True)
 
 
 def largest(values):
@@ -47,7 +34,7 @@ def in_logits(x):
 
 
 @pytest.mark.spec("HEX-3.1a")
-@given(seeing)
+@given(attending(sizes(least=1)))
 def test_agrees_with_scalar_loops(impl, x):
     weights, out = impl.attention_weights(**without_values(x)), impl.attention(**x)
     queries, keys, values = (x[name].double() for name in ("queries", "keys", "values"))
@@ -66,7 +53,7 @@ def test_agrees_with_scalar_loops(impl, x):
 
 
 @pytest.mark.spec("HEX-3.1a")
-@given(attending(sizes(), numbers=[on_grid]), shifts)
+@given(attending(sizes(least=1), numbers=[on_grid]), shifts)
 def test_a_weight_is_the_power_of_what_a_logit_exceeds_the_log_sum_exp_by(impl, x, shift):
     x = with_log_sum_exp(x)
     weights = impl.attention_weights(**x | dict(log_sum_exp=None)).double()
@@ -90,7 +77,7 @@ def test_a_log_sum_exp_that_is_not_finite_is_refused(impl, name):
 
 
 @pytest.mark.spec("HEX-3.1b")
-@given(comparing)
+@given(attending(sizes(least=1), compressed=True))
 def test_the_deviation_is_the_distance_between_the_outputs(impl, x):
     original = {name: x[name] for name in ("queries", "keys", "values", "causal", "scale")}
     compressed = dict(keys=x["compressed_keys"], values=x["compressed_values"])

@@ -41,10 +41,6 @@ test_a_feasible_density_gives_the_certified_mask_whether_near_is_allowed_or_not
   near_is_never_certified: near masks are never certified, even if the density is feasible
   - certified = not uneven and
   + certified = not near and not uneven and
-test_a_near_degree_is_the_nearest_and_even_if_two_are
-  near_rounds_half_up: a half is rounded up, not to the even degree
-  - round(share * channels)
-  + floor(share * channels + Fraction(1, 2))
 test_a_near_mask_hangs_together_where_its_degrees_allow
   near_in_pieces: near masks stay disconnected where a degree is below 3
   -     return biadjacency(connecting_swaps(pairs, channels, seed, draw), channels)
@@ -63,6 +59,9 @@ test_a_near_mask_rounds_the_token_degree_and_spreads_the_channels
   +     import torch
   +     keys = torch.rand(tokens, channels, generator=torch.Generator().manual_seed(seed))
   +     return keys.argsort(1).argsort(1) < degrees.token
+  near_rounds_half_up: a half is rounded up, not to the even degree
+  - round(share * channels)
+  + floor(share * channels + Fraction(1, 2))
 test_a_long_prompt_has_one_graph_under_the_bound
   always_tiled: one block mask tiled along every prompt
   -     if tile:

@@ -36,10 +36,6 @@ test_the_error_is_at_most_half_a_step
   -     return Quantised(codes, steps, minima)
   +     high = torch.maximum(minima.abs(), (minima + steps * top).abs())
   +     return Quantised(codes, steps, -high)
-test_kept_entries_come_back_bit_for_bit
-  kept_are_quantised: kept entries are restored from codes
-  - torch.where(kept, keys, restored_keys), torch.where(kept, values, restored_values)
-  + restored_keys, restored_values
 test_keys_are_quantised_by_channel_and_values_by_token
   one_value_group: a token's group spans the heads, whatever the setting
   -     rows, kept_rows = group_values(values, value_group), group_values(kept, value_group)
@@ -52,6 +48,9 @@ test_keys_are_quantised_by_channel_and_values_by_token
   untouched: nothing is quantised
   - torch.where(kept, keys, restored_keys), torch.where(kept, values, restored_values)
   + keys.clone(), values.clone()
+  kept_are_quantised: kept entries are restored from codes
+  - torch.where(kept, keys, restored_keys), torch.where(kept, values, restored_values)
+  + restored_keys, restored_values
 test_a_code_never_exceeds_the_grid
   codes_above_the_grid: a code can exceed the largest one
   - round().clamp(0, top)
