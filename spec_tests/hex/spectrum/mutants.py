@@ -42,7 +42,7 @@ hex/expander/test_laws.py::test_a_matrix_of_low_rank_changes_by_at_most_the_rati
   second_value_less_three_tenths: the second singular value is 30 % too small
   - torch.linalg.svdvals(mask.double())[1].item()
   + 0.7 * torch.linalg.svdvals(mask.double())[1].item()
-test_a_tiled_prompt_is_no_ramanujan_graph
+test_bands_are_ramanujan_up_to_the_degree_that_fourier_gives
   connected_is_enough: only degrees and connectivity are tested
   - return second_singular_value(mask) <= bound * ROUNDING
   + return second_singular_value(mask) < math.sqrt(token_degree * channel_degree) / ROUNDING
