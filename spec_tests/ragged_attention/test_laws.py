@@ -25,9 +25,9 @@ def whole(queries, cache, keys, values, valid, causal, scale):
             last = len(column) - count + t
             seen = (flags | (column == last)) & (column <= last) if causal else flags
             both = zip(cache[:2], (keys, values), strict=True)
-            read = [torch.cat([old[span], new[(*row, kv_head)][seen]])[None] for old, new in both]
+            key, value = (torch.cat([x[span], y[(*row, kv_head)][seen]])[None] for x, y in both)
             query = queries[index][None, t : t + 1]
-            outputs[index][t] = reference.attention(query, *read, False, scale)[0, 0]
+            outputs[index][t] = reference.attention(query, key, value, False, scale)[0, 0]
     return outputs
 
 
@@ -47,8 +47,9 @@ def test_after_no_eviction_it_is_attention_over_the_whole(impl, seed, new, old):
     queries, keys, values = (
         torch.randn(2, heads, old + new, 4, generator=generator) for heads in (6, 3, 3)
     )
-    entries = (x[..., :old, :].flatten(0, 2) for x in (keys, values))
-    cache = reference.RaggedCache(*entries, torch.arange(old).repeat(6), torch.arange(7) * old)
+    old_keys, old_values = (x[..., :old, :].flatten(0, 2) for x in (keys, values))
+    positions, offsets = torch.arange(old).repeat(6), torch.arange(7) * old
+    cache = reference.RaggedCache(old_keys, old_values, positions, offsets)
     last = queries[..., old:, :]
     output = impl.ragged_attention(last, cache, keys[..., old:, :], values[..., old:, :])
     assert_as_accurate(output, reference.attention, dict(queries=last, keys=keys, values=values))
