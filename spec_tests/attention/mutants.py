@@ -12,13 +12,6 @@ vector:consecutive-heads-read-the-same-keys
   keys_dealt_in_turn: query head h reads key head h modulo the number of key heads
   - keys[..., h // group, :seen, :]
   + keys[..., h % keys.shape[-3], :seen, :]
-test_a_causal_query_sees_up_to_its_own_position_and_no_further
-  causal_from_the_first_key: the first query sees the first key only, however long the cache
-  - tokens - count + t + 1 if causal
-  + t + 1 if causal
-  causal_late_by_one: a query sees the token after it
-  - tokens - count + t + 1 if causal
-  + tokens - count + t + 2 if causal
 vector:scaled-by-the-root-of-the-width
   unscaled_logits: logits are not divided by the root of the width
   - scale = 1 / math.sqrt(queries.shape[-1]) if
@@ -27,6 +20,25 @@ test_agrees_with_scalar_loops
   values_in_reverse: the values are read last first
   - @ values[
   + @ values.flip(-2)[
+  softmax_over_queries: the softmax runs over the queries, not over the tokens
+  -                 weights[..., h, t, :seen] = logits.softmax(-1)
+  +                 weights[..., h, t, :seen] = logits.exp()
+                else:
+                    weights[..., h, t, :seen] = (logits - log_sum_exp[..., h, t, None]).exp()
+  -     return weights
+  +     return weights / weights.sum(-2, keepdim=True) if log_sum_exp is None else weights
+  masked_after_the_softmax: weights beyond the mask are dropped after the softmax, not before
+  - :seen, :]).sum(-1) * scale
+  + :, :]).sum(-1) * scale
+                if log_sum_exp is None:
+  -                 weights[..., h, t, :seen] = logits.softmax(-1)
+  +                 weights[..., h, t, :seen] = logits.softmax(-1)[..., :seen]
+  causal_from_the_first_key: the first query sees the first key only, however long the cache
+  - tokens - count + t + 1 if causal
+  + t + 1 if causal
+  causal_late_by_one: a query sees the token after it
+  - tokens - count + t + 1 if causal
+  + tokens - count + t + 2 if causal
 vector:deviation-is-euclidean
   squared_deviation: the deviation is squared
   - (before - after).norm(dim=-1)
@@ -52,20 +64,6 @@ test_a_log_sum_exp_that_is_not_finite_is_refused[attention_weights]
   infinite_sum: a log-sum-exp that is not finite is accepted
   - aligned, finite_log_sum_exp)
   + aligned)
-test_the_weights_of_a_query_sum_to_one
-  softmax_over_queries: the softmax runs over the queries, not over the tokens
-  -                 weights[..., h, t, :seen] = logits.softmax(-1)
-  +                 weights[..., h, t, :seen] = logits.exp()
-                else:
-                    weights[..., h, t, :seen] = (logits - log_sum_exp[..., h, t, None]).exp()
-  -     return weights
-  +     return weights / weights.sum(-2, keepdim=True) if log_sum_exp is None else weights
-  masked_after_the_softmax: weights beyond the mask are dropped after the softmax, not before
-  - :seen, :]).sum(-1) * scale
-  + :, :]).sum(-1) * scale
-                if log_sum_exp is None:
-  -                 weights[..., h, t, :seen] = logits.softmax(-1)
-  +                 weights[..., h, t, :seen] = logits.softmax(-1)[..., :seen]
 test_requires_grad.py::test_a_call_that_asks_for_gradients_gives_the_same_values[attention]
   dropped_in_training: weights are dropped at random where gradients are computed
   - weights = attention_weights(queries, keys, causal, scale)

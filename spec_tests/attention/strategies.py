@@ -20,12 +20,15 @@ def caches(draw, *shapes, numbers=(on_grid, gaussian_tensor)):
 
 
 @st.composite
-def sizes(draw):
-    """Batch, query heads, key heads, queries, tokens, width, and the flag `causal`."""
-    batch = draw(st.sampled_from([(), (), (1,), (2,), (0,)]))
-    kv_heads, group = draw(st.integers(0, 2)), draw(st.integers(1, 3))
-    causal, tokens = draw(st.booleans()), draw(st.integers(0, 6))
-    queries = draw(st.integers(0, tokens if causal else 3))
+def sizes(draw, least=0):
+    """Batch, query heads, key heads, queries, tokens, width, and the flag `causal`.
+
+    `least` is 0 or 1: the least number of heads, queries and tokens.
+    """
+    batch = draw(st.sampled_from([(), (), (1,), (2,), (0,)][: 5 - least]))
+    kv_heads, group = draw(st.integers(least, 2)), draw(st.integers(1, 3))
+    causal, tokens = draw(st.booleans()), draw(st.integers(least, 6))
+    queries = draw(st.integers(least, tokens if causal else 3))
     return batch, group * kv_heads, kv_heads, queries, tokens, draw(st.integers(1, 4)), causal
 
 
@@ -57,8 +60,8 @@ def log_sum_exp(
     It is minus infinity for a query that sees nothing.
     """
     count, tokens = queries.shape[-2], keys.shape[-2]
-    each = keys.double().repeat_interleave(queries.shape[-3] // max(1, keys.shape[-3]), -3)
-    logits = queries.double() @ each.mT * (queries.shape[-1] ** -0.5 if scale is None else scale)
+    by_head = keys.double().repeat_interleave(queries.shape[-3] // max(1, keys.shape[-3]), -3)
+    logits = queries.double() @ by_head.mT * (queries.shape[-1] ** -0.5 if scale is None else scale)
     ends = torch.arange(count) + (tokens - count if causal else tokens)
     seen = torch.arange(tokens) <= ends[:, None]
     seen = seen if valid is None else seen & valid[..., None, None, :]

@@ -17,17 +17,17 @@ def whole(queries, cache, keys, values, valid, causal, scale):
     """Attend with tensors that contain only the entries and tokens that a query sees."""
     outputs, column = torch.zeros_like(queries), torch.arange(keys.shape[-2])
     heads, count = queries.shape[-3:-1]
-    for number, place in enumerate(np.ndindex(*keys.shape[:-2])):
+    for number, (*row, kv_head) in enumerate(np.ndindex(*keys.shape[:-2])):
         span = slice(cache.offsets[number], cache.offsets[number + 1])
-        flags = column >= 0 if valid is None else valid[place[:-1]]
+        flags = column >= 0 if valid is None else valid[tuple(row)]
         for head, t in product(range(heads // keys.shape[-3]), range(count)):
-            at = (*place[:-1], place[-1] * (heads // keys.shape[-3]) + head)
+            index = (*row, kv_head * (heads // keys.shape[-3]) + head)
             last = len(column) - count + t
             seen = (flags | (column == last)) & (column <= last) if causal else flags
             both = zip(cache[:2], (keys, values), strict=True)
-            left = [torch.cat([old[span], new[place][seen]])[None] for old, new in both]
-            one = queries[at][None, t : t + 1]
-            outputs[at][t] = reference.attention(one, left[0], left[1], False, scale)[0, 0]
+            key, value = (torch.cat([x[span], y[(*row, kv_head)][seen]])[None] for x, y in both)
+            query = queries[index][None, t : t + 1]
+            outputs[index][t] = reference.attention(query, key, value, False, scale)[0, 0]
     return outputs
 
 
@@ -47,11 +47,9 @@ def test_after_no_eviction_it_is_attention_over_the_whole(impl, seed, new, old):
     queries, keys, values = (
         torch.randn(2, heads, old + new, 4, generator=generator) for heads in (6, 3, 3)
     )
-    kept = torch.ones(2, 3, old, dtype=torch.bool)
-    left = reference.evict(keys[..., :old, :], values[..., :old, :], kept)
-    offsets = torch.arange(7) * old
-    left = [part.flatten(0, 2) for part in left]
-    cache = reference.RaggedCache(left[0], left[1], left[2], offsets)
+    old_keys, old_values = (x[..., :old, :].flatten(0, 2) for x in (keys, values))
+    positions, offsets = torch.arange(old).repeat(6), torch.arange(7) * old
+    cache = reference.RaggedCache(old_keys, old_values, positions, offsets)
     last = queries[..., old:, :]
     output = impl.ragged_attention(last, cache, keys[..., old:, :], values[..., old:, :])
     assert_as_accurate(output, reference.attention, dict(queries=last, keys=keys, values=values))

@@ -1,9 +1,9 @@
 """Correct modules, which the suite must pass.
 
 A function that is written only once, apart from its reference, has another correct writing in the
-`variants.py` of its idea. The others have a body of `optimized`, a function in `docs/js/kv.js` or
-one in the puzzles. `values` and `edges` are the modules of these variants:
-`--impl spec_tests.variants:edges --ours`.
+`variants.py` of its idea, unless it is a table or a formula. The others have a body of `optimized`,
+a function in `docs/js/kv.js` or one in the puzzles. `values` and `edges` are the modules of these
+variants: `--impl spec_tests.variants:edges --ours`.
 
 Four more kinds are the reference itself: called through another module, with every operation
 rounded differently, computed in float64, and with other random streams. `python -m

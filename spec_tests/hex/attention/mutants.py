@@ -8,14 +8,13 @@ test_padding_draws_nothing_and_a_query_at_padding_reads_nothing
   padding_is_read: padding is attended to
   - first = 0 if valid is None else int((~valid[row]).sum())
   + first = 0
-test_each_query_hands_out_one_unit_of_attention_a_head
-  mass_of_one_head: the mass counts the first query head alone
-  - causal, scale).sum((0, 1))
-  + causal, scale)[:1].sum((0, 1))
 test_attention_over_a_cache_is_attention_over_what_it_restores
   own_scale_forgotten: the argument `scale` is ignored
   - values[row][:, first:], causal, scale)
   + values[row][:, first:], causal, None)
+  mass_of_one_head: the mass counts the first query head alone
+  - causal, scale).sum((0, 1))
+  + causal, scale)[:1].sum((0, 1))
 test_attention_over_a_cache_in_half_precision_reads_it_unrounded
   attends_to_what_is_rounded: restored entries are rounded to the dtype of the cache
   - keys, values = read_unrounded(cache)

@@ -1,6 +1,5 @@
 """Functions that feed streams to the streaming cache in its laws."""
 
-from itertools import pairwise
 from typing import Any
 
 from hypothesis import assume
@@ -33,16 +32,6 @@ def compressed(
     static = static_mask(config, tokens, KV_HEADS * WIDTH)
     assume(impl.draws_alike or not needs_expander_mask(config))  # another module draws another mask
     return impl.hex_compress(*span, static, dynamic, config.bits, config.value_group, config.scales)
-
-
-def append_in_cuts(
-    impl: Any, cache: HexCache, stream: tuple[Tensor, ...], start: int, cuts: list[int]
-):
-    """Append the tokens from `start` on in several calls, cut at the given places."""
-    bounds = [start, *sorted(start + cut for cut in cuts), stream[1].shape[-2]]
-    for low, high in pairwise(bounds):
-        cache = impl.hex_append(cache, *slice_stream(stream, low, high))
-    return cache
 
 
 def assert_same_cache(actual: HexCache, expected: HexCache) -> None:

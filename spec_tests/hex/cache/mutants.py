@@ -8,10 +8,6 @@ test_a_prompt_leaves_less_than_a_block_and_the_tokens_carried
   nothing_held_back: an unfinished block is compressed too
   - tokens = compressible_length(config, keys.shape[-2])
   + tokens = keys.shape[-2]
-test_a_prompt_is_its_blocks_and_the_rest_in_the_buffer
-  rounded_residual: the residual buffer is rounded to half precision
-  - keys[..., size:, :].clone()
-  + keys[..., size:, :].half().to(keys.dtype)
 test_heavy_hitters_of_a_span_are_by_the_queries_since_it_arrived
   never_normalized_prompt: mass of a prompt's span is not divided by the number of queries
   - compress_span(config, *span, mass, tokens, True)
@@ -37,6 +33,12 @@ test_any_sequence_of_steps_keeps_order_count_residual_and_bytes
   wrong_end: tokens are put in front of the buffer
   - torch.cat([cache.residual_keys, keys], -2)
   + torch.cat([keys, cache.residual_keys], -2)
+  residual_first: the residual buffer comes first
+  - [*keys, cache.residual_keys]
+  + [cache.residual_keys, *keys]
+  rounded_residual: the residual buffer is rounded to half precision
+  - keys[..., size:, :].clone()
+  + keys[..., size:, :].half().to(keys.dtype)
 test_full_from_originals_is_compressing_once
   oracle_is_blind: oracle mode compresses restored entries instead of the originals
   - if cache.config.mode == "oracle":
@@ -45,10 +47,6 @@ hex/decode_step/test_laws.py::test_mass_and_output_over_a_cache_in_half_precisio
   mass_of_what_is_rounded: mass is computed with entries rounded to the dtype of the cache
   - attention_mass(queries, read_unrounded(cache)[0])
   + attention_mass(queries, hex_read(cache)[0])
-test_the_residual_buffer_is_exact_and_last
-  residual_first: the residual buffer comes first
-  - [*keys, cache.residual_keys]
-  + [cache.residual_keys, *keys]
 test_append_never_changes_a_byte_of_earlier_blocks
   always_full: append mode compresses earlier blocks again
   -     return move_to_blocks(cache, (*cache.blocks, block), size)

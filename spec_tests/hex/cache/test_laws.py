@@ -1,5 +1,7 @@
 """The streaming cache: HEX §4.1."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -17,7 +19,6 @@ import reference
 from reference import HexConfig
 from spec_tests.accuracy import assert_equal
 from spec_tests.hex.cache.feed_stream import (
-    append_in_cuts,
     assert_same_cache,
     compressed,
     prefill_and_append,
@@ -38,37 +39,11 @@ def decodings(draw, modes=MODES, least=1, **fixed):
 @given(INPUTS["hex_prefill"])
 def test_a_prompt_leaves_less_than_a_block_and_the_tokens_carried(impl, x):
     cache, config = impl.hex_prefill(**x), x["config"]
-    length, held = x["keys"].shape[-2], config.recent if config.carry_recent else 0
-    left = cache.residual_keys.shape[-2]
-    assert min(length, held) <= left < BLOCK + held
-    assert (length - left) % BLOCK == 0
-    assert len(cache.blocks) == (length > left)
-
-
-@pytest.mark.spec("HEX-4.1a")
-@given(decodings())
-def test_the_residual_buffer_is_exact_and_last(impl, x):
-    stream, config, prompt = x
-    cache = prefill_and_append(impl, stream, config, prompt)
-    tokens, left = stream[1].shape[-2], cache.residual_keys.shape[-2]
-    assert_equal(cache.residual_keys, stream[1][..., tokens - left :, :])
-    assert_equal(cache.residual_values, stream[2][..., tokens - left :, :])
-    keys, values = impl.hex_read(cache)
-    assert keys.shape == stream[1].shape
-    assert_equal(keys[..., tokens - left :, :], cache.residual_keys)
-    assert_equal(values[..., tokens - left :, :], cache.residual_values)
-
-
-@pytest.mark.spec("HEX-4.1a")
-@given(decodings())
-def test_a_prompt_is_its_blocks_and_the_rest_in_the_buffer(impl, x):
-    stream, config, prompt = x
-    whole = impl.hex_prefill(*slice_stream(stream, 0, prompt), config)
-    tokens = prompt - whole.residual_keys.shape[-2]
-    held = min(tokens + (config.recent if config.carry_recent else 0), prompt)
-    start = impl.hex_prefill(*slice_stream(stream, 0, held), config)
-    assert_equal(start.blocks, whole.blocks)
-    assert_equal(whole.residual_keys, stream[1][..., tokens:prompt, :])
+    length, carried = x["keys"].shape[-2], config.recent if config.carry_recent else 0
+    residual = cache.residual_keys.shape[-2]
+    assert min(length, carried) <= residual < BLOCK + carried
+    assert (length - residual) % BLOCK == 0
+    assert len(cache.blocks) == (length > residual)
 
 
 @pytest.mark.spec("HEX-4.1a", "HEX-4.1b")
@@ -76,10 +51,12 @@ def test_a_prompt_is_its_blocks_and_the_rest_in_the_buffer(impl, x):
 def test_decoding_in_any_chunks_gives_the_same_cache(impl, x, data):
     stream, config, prompt = x
     start = impl.hex_prefill(*slice_stream(stream, 0, prompt), config)
-    left = stream[1].shape[-2] - prompt
-    cuts = data.draw(st.lists(st.integers(0, left), max_size=5))
-    once = impl.hex_append(start, *slice_stream(stream, prompt))
-    assert_same_cache(append_in_cuts(impl, start, stream, prompt, cuts), once)
+    tokens = stream[1].shape[-2]
+    cuts = sorted(data.draw(st.lists(st.integers(prompt, tokens), max_size=5)))
+    once, cache = impl.hex_append(start, *slice_stream(stream, prompt)), start
+    for low, high in pairwise([prompt, *cuts, tokens]):
+        cache = impl.hex_append(cache, *slice_stream(stream, low, high))
+    assert_same_cache(cache, once)
 
 
 @pytest.mark.spec("HEX-4.1b")
@@ -109,8 +86,8 @@ def test_full_from_originals_is_compressing_once(impl, x):
 @pytest.mark.spec("HEX-4.1c")
 @given(st.integers(2, 4), configs(("full",)), st.data())
 def test_full_quantises_the_block_that_fills_once(impl, count, config, data):
-    held = config.recent if config.carry_recent else 0
-    last = count * BLOCK + held - 1
+    carried = config.recent if config.carry_recent else 0
+    last = count * BLOCK + carried - 1
     stream = data.draw(streams(last + 1))
     cache = impl.hex_prefill(*slice_stream(stream, 0, data.draw(st.integers(0, last))), config)
     start = cache.mass.shape[-1] + cache.residual_keys.shape[-2]
@@ -160,7 +137,6 @@ def wide_streams(draw):
 
 @pytest.mark.spec("HEX-3.3a", "HEX-4.1a", "HEX-4.1b")
 @pytest.mark.parametrize("normalize", [False, True])
-@settings(max_examples=25)
 @given(wide_streams(), configs(("append",)), st.data())
 def test_heavy_hitters_of_a_span_are_by_the_queries_since_it_arrived(
     impl, normalize, stream, config, data
@@ -170,13 +146,13 @@ def test_heavy_hitters_of_a_span_are_by_the_queries_since_it_arrived(
     tokens = stream[1].shape[-2]
     prompt = data.draw(st.integers(0, tokens) | st.just(tokens))
     cache = impl.hex_prefill(*slice_stream(stream, 0, prompt), config)
-    whole, held = len(cache.blocks), config.recent if config.carry_recent else 0
+    of_prompt, carried = len(cache.blocks), config.recent if config.carry_recent else 0
     cache = impl.hex_append(cache, *slice_stream(stream, prompt))
     start = 0
     for number, block in enumerate(cache.blocks):
         stop = start + block.dynamic.shape[-1]
         # a prompt is one forward pass: its span is chosen by its own queries
-        end = stop if number < whole else stop + held
+        end = stop if number < of_prompt else stop + carried
         queries, keys = stream[0][..., start:end, :], stream[1][..., :end, :]
         mass = impl.attention_mass(queries, keys, end - start, normalize=config.normalize)
         windowed = not config.carry_recent and (start == 0 or config.recent_per_block)
@@ -259,10 +235,13 @@ def machine(impl) -> type[RuleBasedStateMachine]:
             """Each token is at its position; the residual buffer is exact."""
             keys, values = impl.hex_read(self.cache)
             assert keys.shape == self.stream[1].shape
-            left = keys.shape[-2] - self.cache.residual_keys.shape[-2]
-            assert left % BLOCK == 0
-            assert_equal(self.cache.residual_keys, self.stream[1][..., left:, :])
-            assert_equal(self.cache.residual_values, self.stream[2][..., left:, :])
+            coded = keys.shape[-2] - self.cache.residual_keys.shape[-2]
+            assert coded % BLOCK == 0
+            buffers = self.cache.residual_keys, self.cache.residual_values
+            sides = zip(buffers, (keys, values), self.stream[1:], strict=True)
+            for buffer, restored, stream in sides:
+                assert_equal(buffer, stream[..., coded:, :])
+                assert_equal(restored[..., coded:, :], buffer)
             # no restored entry is far outside the range of its channel
             span = self.stream[1].new_zeros(()) if not keys.numel() else self.stream[1].abs().amax()
             assert (keys.abs() <= 2 * span).all()

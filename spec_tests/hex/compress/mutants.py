@@ -8,7 +8,7 @@ test_an_entry_is_kept_if_either_mask_says_so
   joined_by_and: an entry is kept only if both masks are true
   - static | dynamic[..., None]
   + static & dynamic[..., None]
-test_all_ones_masks_restore_everything_exactly
+test_what_is_restored_is_kcvt_of_the_remaining_entries
   static_only: the dynamic mask is ignored
   +     dynamic = dynamic & False
         kept = hex_mask(expander, dynamic, keys.shape[-3])

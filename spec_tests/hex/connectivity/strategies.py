@@ -2,14 +2,7 @@
 
 from spec_tests.hex.spectrum.strategies import any_mask_or_expander, full
 
-INPUTS = dict(
-    bipartite_adjacency=any_mask_or_expander(),
-    component_count=any_mask_or_expander(),
-    is_connected=any_mask_or_expander(),
-)
+FUNCTIONS = "bipartite_adjacency", "component_count", "is_connected"
 
-GOOD = dict(
-    bipartite_adjacency=dict(mask=full),
-    component_count=dict(mask=full),
-    is_connected=dict(mask=full),
-)
+INPUTS = dict.fromkeys(FUNCTIONS, any_mask_or_expander())
+GOOD = {name: dict(mask=full) for name in FUNCTIONS}

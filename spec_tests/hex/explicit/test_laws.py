@@ -1,42 +1,42 @@
 """Lubotzky–Phillips–Sarnak graphs: HEX A.2."""
 
+from itertools import product
+
 import pytest
 import torch
 
 from spec_tests.accuracy import assert_equal
 
-TWO_SIDED = [(5, 13), (37, 13)]
-ONE_SIDED = [(17, 13), (29, 13)]
+MASKS, GRAPHS = (5, 37), (17, 29)
+"""Primes that are no squares modulo 13, and primes that are."""
 
 
 @pytest.mark.spec("HEX-A.2b", "HEX-Def2")
-@pytest.mark.parametrize(("prime", "modulus"), TWO_SIDED)
-def test_the_bipartite_graph_is_regular_connected_and_ramanujan(impl, prime, modulus):
-    mask = impl.lps_mask(prime, modulus)
-    assert mask.shape == (modulus * (modulus**2 - 1) // 2,) * 2
-    assert (mask.sum(0) == prime + 1).all()
-    assert (mask.sum(1) == prime + 1).all()
-    assert impl.is_connected(mask)
-    assert impl.is_ramanujan(mask)
-
-
-@pytest.mark.spec("HEX-A.2b", "HEX-Def2")
-@pytest.mark.parametrize(("prime", "modulus"), ONE_SIDED)
-def test_the_other_graph_is_symmetric_without_loops_and_ramanujan(impl, prime, modulus):
-    adjacency = impl.lps_graph(prime, modulus)
-    assert adjacency.shape == (modulus * (modulus**2 - 1) // 2,) * 2
-    assert_equal(adjacency, adjacency.T)
-    assert not adjacency.diagonal().any()
-    assert (adjacency.sum(1) == prime + 1).all()
-    # its double cover is connected, so it has an odd ring and is not bipartite
-    assert impl.is_connected(adjacency)
-    assert impl.is_ramanujan(adjacency)
+@pytest.mark.parametrize(
+    ("name", "prime"), [*product(["lps_mask"], MASKS), *product(["lps_graph"], GRAPHS)]
+)
+def test_the_graph_is_regular_connected_and_ramanujan(impl, name, prime):
+    graph = getattr(impl, name)(prime, 13)
+    assert graph.shape == (13 * (13**2 - 1) // 2,) * 2
+    assert (graph.sum(0) == prime + 1).all()
+    assert (graph.sum(1) == prime + 1).all()
+    # the double cover of a graph is connected, so it has an odd ring and is not bipartite
+    assert impl.is_connected(graph)
+    assert impl.is_ramanujan(graph)
 
 
 @pytest.mark.spec("HEX-A.2b")
-@pytest.mark.parametrize(("prime", "modulus"), TWO_SIDED)
-def test_the_graph_looks_the_same_from_every_vertex(impl, prime, modulus):
-    mask = impl.lps_mask(prime, modulus).float()
+@pytest.mark.parametrize("prime", GRAPHS)
+def test_the_graph_of_a_square_is_symmetric_without_loops(impl, prime):
+    adjacency = impl.lps_graph(prime, 13)
+    assert_equal(adjacency, adjacency.T)
+    assert not adjacency.diagonal().any()
+
+
+@pytest.mark.spec("HEX-A.2b")
+@pytest.mark.parametrize("prime", MASKS)
+def test_the_graph_looks_the_same_from_every_vertex(impl, prime):
+    mask = impl.lps_mask(prime, 13).float()
     shared = (mask @ mask.T).sort(1).values
     assert_equal(shared, shared[:1].expand_as(shared).contiguous())
 

@@ -9,6 +9,7 @@ from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.hex.spectrum.oracle import singular_value_error_scale
 from spec_tests.hex.spectrum.strategies import any_mask
 from spec_tests.inputs import INPUTS
+from spec_tests.strategies import booleans
 
 pytestmark = pytest.mark.spec("HEX-A.2c")
 
@@ -17,9 +18,7 @@ pytestmark = pytest.mark.spec("HEX-A.2c")
 def signed(draw):
     """A mask and a sign for each of its edges."""
     mask = draw(any_mask(least=1))["mask"]
-    count = int(mask.sum())
-    bits = draw(st.lists(st.booleans(), min_size=count, max_size=count))
-    return mask, torch.tensor(bits, dtype=torch.bool)
+    return mask, draw(booleans(int(mask.sum())))
 
 
 @given(INPUTS["lift"])

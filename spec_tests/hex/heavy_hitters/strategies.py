@@ -47,11 +47,8 @@ INPUTS = dict(
 x = torch.tensor([[0.5, 0.25, 0.75, 0.0], [-1.0, 1.0, 3.0, 2.0]])
 keys = torch.stack([x, -x])
 
-GOOD = dict(
-    heavy_hitter_mask=dict(mass=x, ratio=0.5, recent=1, outside_recent=False),
-    recent_mask=dict(tokens=4, recent=2),
-    h2o_mask=dict(mass=x, ratio=0.5, recent=1, outside_recent=False),
-)
+good = dict(mass=x, ratio=0.5, recent=1, outside_recent=False)
+GOOD = dict(heavy_hitter_mask=good, recent_mask=dict(tokens=4, recent=2), h2o_mask=good)
 
 REFUSALS = dict(
     attention_mass=(

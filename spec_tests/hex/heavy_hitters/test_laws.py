@@ -50,8 +50,8 @@ def test_a_normalized_mass_is_a_mean_over_the_queries_that_see_the_token(impl, x
     mass = impl.attention_mass(**x | dict(span=None, normalize=False))
     mean = impl.attention_mass(**x | dict(span=None, normalize=True))
     tokens, count = x["keys"].shape[-2], x["queries"].shape[-2]
-    places = range(tokens - count, tokens)
-    seen = [sum(not x["causal"] or t <= place for place in places) for t in range(tokens)]
+    positions = range(tokens - count, tokens)
+    seen = [sum(not x["causal"] or t <= last for last in positions) for t in range(tokens)]
     assert_close(mean, mass.double() / torch.tensor(seen).clamp(min=1))
 
 
@@ -80,13 +80,8 @@ def test_no_token_left_out_outweighs_a_heavy_hitter(impl, x):
     if x["outside_recent"]:
         rivals = ~impl.recent_mask(heavy.shape[-1], x["recent"]).expand(heavy.shape)
     assert not (heavy & ~rivals).any()
-    for kept, scores, among in zip(
-        heavy.reshape(-1, heavy.shape[-1]) if heavy.numel() else [],
-        x["mass"].reshape(-1, heavy.shape[-1]) if heavy.numel() else [],
-        rivals.reshape(-1, heavy.shape[-1]) if heavy.numel() else [],
-        strict=True,
-    ):
-        assert_optimal(kept, scores, among)
+    if heavy.numel():
+        assert_optimal(heavy, x["mass"], rivals)
 
 
 @pytest.mark.spec("HEX-3.3b")

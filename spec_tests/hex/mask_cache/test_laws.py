@@ -22,8 +22,8 @@ REAL = dict(tokens=24, channels=32, density=0.125)
 
 def make_seeded_mask(tokens, channels, _density, seed, *_kind):
     """Return a mask that is fast to make and depends on its seed only."""
-    places = torch.arange(tokens * channels).reshape(tokens, channels)
-    return (places * (2 * seed + 3) % 509) % 8 == 0
+    entries = torch.arange(tokens * channels).reshape(tokens, channels)
+    return (entries * (2 * seed + 3) % 509) % 8 == 0
 
 
 class Counted:
@@ -107,13 +107,13 @@ def test_every_flipped_bit_has_the_mask_made_anew(impl, tmp_path, made):
     good = file.read_bytes()
     with file.open("r+b", buffering=0) as raw:
         for bit in range(8 * len(good)):
-            place = bit // 8
-            os.pwrite(raw.fileno(), bytes([good[place] ^ 1 << bit % 8]), place)
+            byte = bit // 8
+            os.pwrite(raw.fileno(), bytes([good[byte] ^ 1 << bit % 8]), byte)
             store = impl.MaskStore(tmp_path, 0, made)
             with pytest.warns(RuntimeWarning) as caught, pytest.raises(InterruptedError):
                 store.mask(**SIZES, seed=3)
             assert len(caught) == 1
-            os.pwrite(raw.fileno(), good[place : place + 1], place)
+            os.pwrite(raw.fileno(), good[byte : byte + 1], byte)
 
 
 def seal(file, array, *change):
@@ -212,15 +212,13 @@ def test_a_directory_that_cannot_be_made_costs_one_warning(impl, tmp_path, made)
 def test_a_file_that_cannot_be_read_costs_a_warning(impl, tmp_path, made):
     store = impl.MaskStore(tmp_path, 0, made)
     store.mask(**SIZES, seed=3)
-    place = only_file(tmp_path)
-    place.unlink()
-    place.mkdir()
+    file = only_file(tmp_path)
+    file.unlink()
+    file.mkdir()
     with pytest.warns(RuntimeWarning) as caught:
         assert_equal(store.mask(**SIZES, seed=3), MASK)
-    assert [str(one.message).split(" masks")[0] for one in caught] == [
-        "cannot read",
-        "cannot write",
-    ]
+    causes = [str(warning.message).split(" masks")[0] for warning in caught]
+    assert causes == ["cannot read", "cannot write"]
 
 
 def test_a_full_disk_leaves_nothing_behind_and_costs_one_warning(impl, tmp_path, made):

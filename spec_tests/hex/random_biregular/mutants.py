@@ -18,11 +18,10 @@ test_a_mask_loses_about_half_the_product_of_the_degrees_less_one
   +     pairs = torch.from_numpy(paired).reshape(tokens, token_degree)
   +     possible = 2 * token_degree <= channels
   +     return double_edge_swaps(pairs, channels, seed, draw) if possible else pairs
-test_seeds_and_draws_name_different_pairings
+test_a_seed_and_a_draw_name_a_pairing_and_swaps
   same_draw_again: the number of the draw is ignored, so that a rejected graph is drawn again
   - RandomState([seed, draw, 0])
   + RandomState([seed, 0, 0])
-test_the_same_seed_and_draw_name_the_same_pairing_and_the_same_swaps
   unseeded_pairing: the pairing ignores the seed
   - RandomState([seed, draw, 0])
   + RandomState()

@@ -8,6 +8,8 @@ from spec_tests.accuracy import assert_equal, assert_within_five_deviations
 from spec_tests.hex.connectivity.oracle import fewest_components
 from spec_tests.inputs import INPUTS
 
+RINGS = torch.tensor([[0, 1], [1, 2], [0, 2], [3, 4], [4, 5], [3, 5]])
+"""Two rings of six edges."""
 RING = torch.tensor([[0, 1, *range(2, 8)], [0, 1, *range(8, 14)]])
 TASSELS = torch.cat([RING, RING + 14])
 """Two rings of two tokens; of the 16 edges of each, 12 lead to a channel with no other edge."""
@@ -58,24 +60,15 @@ def test_a_mask_loses_about_half_the_product_of_the_degrees_less_one(
     assert_within_five_deviations(lost, expected, expected)
 
 
-@pytest.mark.spec("HEX-A.2a")
-def test_seeds_and_draws_name_different_pairings(impl):
-    first = impl.half_edge_pairing(32, 32, 4, seed=1, draw=0)
-    assert_equal(impl.half_edge_pairing(32, 32, 4, seed=1, draw=0), first)
-    for seed, draw in ((0, 0), (0, 1), (1, 1), (2, 0)):
-        assert not torch.equal(impl.half_edge_pairing(32, 32, 4, seed, draw), first)
-
-
 @pytest.mark.spec("HEX-A.2a", "HEX-A.3a")
-def test_the_same_seed_and_draw_name_the_same_pairing_and_the_same_swaps(impl):
-    for seed, draw in ((0, 0), (3, 1)):
-        first, again = (impl.half_edge_pairing(16, 16, 4, seed, draw) for _ in range(2))
-        assert_equal(first, again)
-        first, again = (impl.double_edge_swaps(first, 16, seed, draw) for _ in range(2))
-        assert_equal(first, again)
-        rings = torch.tensor([[0, 1], [1, 2], [0, 2], [3, 4], [4, 5], [3, 5]])
-        first, again = (impl.connecting_swaps(rings, 6, seed, draw) for _ in range(2))
-        assert_equal(first, again)
+def test_a_seed_and_a_draw_name_a_pairing_and_swaps(impl):
+    names = [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
+    first, again = ([impl.half_edge_pairing(32, 32, 4, *name) for name in names] for _ in "ab")
+    assert_equal(first, again)
+    assert len(torch.stack(first).unique(dim=0)) == 5
+    for swaps, pairs in ((impl.double_edge_swaps, first[0]), (impl.connecting_swaps, RINGS)):
+        swapped, again = ([swaps(pairs, 32, *name) for name in names] for _ in "ab")
+        assert_equal(swapped, again)
 
 
 @pytest.mark.spec("HEX-A.3a")
@@ -128,10 +121,8 @@ def test_two_edges_change_for_each_component_that_joins_another(impl, x):
 
 @pytest.mark.spec("HEX-A.3a")
 def test_any_edge_of_a_ring_may_be_the_one_that_swaps(impl):
-    # two rings of six edges; a swap takes one of six edges of each
-    rows = torch.tensor([[0, 1], [1, 2], [0, 2]])
-    rings = torch.cat([rows, rows + 3])
+    # a swap takes one of six edges of each
     kept = torch.stack(
-        [impl.biadjacency(impl.connecting_swaps(rings, 6, seed), 6) for seed in range(500)]
+        [impl.biadjacency(impl.connecting_swaps(RINGS, 6, seed), 6) for seed in range(500)]
     ).sum(0)
-    assert_within_five_deviations(kept.gather(1, rings), 500 * 5 / 6, 500 * 5 / 36)
+    assert_within_five_deviations(kept.gather(1, RINGS), 500 * 5 / 6, 500 * 5 / 36)

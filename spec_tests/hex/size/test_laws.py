@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 import reference
 from spec_tests.hex.cache.strategies import BLOCK, KV_HEADS, WIDTH, caches, configs, streams
+from spec_tests.hex.size.strategies import dtypes, prompts
 
 pytestmark = pytest.mark.spec("HEX-4.2a")
 
 PROMPTS = (900, 1304, 1021)
-dtypes = st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64])
 
 
 @given(caches())
@@ -26,15 +26,14 @@ def test_a_prompt_weighs_what_was_said_beforehand(impl, stream, config, dtype):
     config = config._replace(outside_recent=True)
     x = [part.to(dtype) for part in stream]
     cache = impl.hex_prefill(*x, config)
-    said = impl.hex_size(config, x[1].shape[-2], KV_HEADS, WIDTH, dtype)
-    assert impl.hex_bytes(cache) == said
+    assert impl.hex_bytes(cache) == impl.hex_size(config, x[1].shape[-2], KV_HEADS, WIDTH, dtype)
 
 
 @given(configs(), st.integers(0, 60), st.integers(1, 3), st.integers(1, 5), dtypes)
 def test_a_size_is_its_formula(impl, config, length, heads, width, dtype):
-    held = config.recent if config.carry_recent else 0
-    n = max(0, length - held) // BLOCK * BLOCK
-    d, left, recent = heads * width, length - n, min(n, config.recent - held)
+    carried = config.recent if config.carry_recent else 0
+    n = max(0, length - carried) // BLOCK * BLOCK
+    d, residual, recent = heads * width, length - n, min(n, config.recent - carried)
     heavy = min(n - recent, int(config.heavy * n))  # float holds these shares exactly
     e, sum_of_attention = dtype.itemsize, 8 if dtype == torch.float64 else 4
     scale = config.scales or (torch.float32 if dtype == torch.bfloat16 else dtype)
@@ -47,8 +46,8 @@ def test_a_size_is_its_formula(impl, config, length, heads, width, dtype):
         2 * e * round(config.density * d) * (n - heavy - recent),
         2 * e * d * (heavy + recent),
         n,
-        2 * e * d * left,
-        sum_of_attention * (left + remembered),
+        2 * e * d * residual,
+        sum_of_attention * (residual + remembered),
         2 * e * d * originals,
     )
 
@@ -65,9 +64,9 @@ def test_printed_sizes_lie_between_ours_without_the_buffer_and_with_it(impl):
         assert row.ours - sum(buffers) / 3 < row.paper < row.ours, row
 
 
-@given(st.lists(st.integers(1, 6000), min_size=1, max_size=4))
+@given(prompts)
 def test_a_size_beside_a_printed_one_is_the_mean_over_prompts(impl, prompts):
-    for row in impl.paper_size(tuple(prompts)):
+    for row in impl.paper_size(prompts):
         sizes = [impl.hex_size(impl.hex_preset(row.method), length).total for length in prompts]
         shares = [
             100 * size / (4 * 1024 * length) for size, length in zip(sizes, prompts, strict=True)

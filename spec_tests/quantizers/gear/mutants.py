@@ -20,20 +20,18 @@ test_a_correction_of_the_errors_whole_rank_mends_everything
   residual_without_outliers: the correction replaces the error of quantisation only, not of outliers
   - torch.where(apart, widen(rows), dequantise(*quantised))
   + dequantise(*quantised)
+  uncorrected: the correction is left out
+  - to_rows(widen(block.left) @
+  + to_rows(0 * widen(block.left) @
+  correction_over_all_heads: all heads share one correction
+  - factors.left.to(x.dtype)
+  + factors.left.mean(-3, keepdim=True).expand_as(factors.left).to(x.dtype)
 vector:rows-of-values-span-the-heads
   values_head_by_head: each head of values has its own grid
         quantised = grid(name, rows, bits, apart, scales)
   +     head = slice(x.shape[-1] if by == "token" else None)
   +     first = grid(name, rows[..., head], bits, apart[..., head], scales)
   +     quantised = first._replace(codes=quantised.codes)
-test_each_head_has_a_correction_of_its_own
-  correction_over_all_heads: all heads share one correction
-  - factors.left.to(x.dtype)
-  + factors.left.mean(-3, keepdim=True).expand_as(factors.left).to(x.dtype)
-test_codes_are_used_and_a_correction_helps
-  uncorrected: the correction is left out
-  - to_rows(widen(block.left) @
-  + to_rows(0 * widen(block.left) @
 test_outliers_are_stored_exactly_and_moved_by_the_correction_alone
   outliers_always_exact: outliers are always exact
   - if exact_outliers:

@@ -11,15 +11,14 @@ test_the_prompt_is_one_span_and_each_decoded_block_another
   gear_seedless_blocks: decoded blocks start from seed 0
   - with_block(cache, *new, cache.decoded_rank)
   + with_block(cache._replace(seed=0), *new, cache.decoded_rank)._replace(seed=cache.seed)
-test_decoding_in_any_chunks_gives_the_same_cache
-  gear_lost_tokens: tokens left over after a full block are lost
-            cache = with_block(cache, *new, cache.decoded_rank)
-  +         full = held_keys.shape[-2]
-test_append_never_changes_a_byte_of_earlier_blocks
   gear_recompressed: the first block is compressed again
   - (*cache.value_blocks, by_token)
   + (*(compress_side('', gear_reconstruct(b), 'token', *settings)
   +    for b in cache.value_blocks), by_token)
+test_decoding_in_any_chunks_gives_the_same_cache
+  gear_lost_tokens: tokens left over after a full block are lost
+            cache = with_block(cache, *new, cache.decoded_rank)
+  +         full = held_keys.shape[-2]
 test_what_is_read_is_every_block_in_order_and_the_buffer_as_it_is
   buffer_first: the buffer comes first
   - [*keys, cache.residual_keys]

@@ -81,11 +81,11 @@ def is_partial_prompt(x):
 def is_partial_block(x):
     """Whether the error of a full block has a higher rank than its corrections."""
     cache = x["cache"]
-    held = dict(keys=cache.residual_keys, values=cache.residual_values)
-    held = {name: torch.cat([held[name], x[name]], -2) for name in held}
+    buffers = dict(keys=cache.residual_keys, values=cache.residual_values)
+    buffers = {name: torch.cat([old, x[name]], -2) for name, old in buffers.items()}
     rest = {name: getattr(cache, name) for name in GRID} | dict(rank=cache.decoded_rank)
-    starts = range(0, held["keys"].shape[-2] - cache.block + 1, cache.block)
-    blocks = ({k: y[..., at : at + cache.block, :] for k, y in held.items()} for at in starts)
+    starts = range(0, buffers["keys"].shape[-2] - cache.block + 1, cache.block)
+    blocks = ({k: y[..., t : t + cache.block, :] for k, y in buffers.items()} for t in starts)
     return any(is_partial_prompt(rest | block) for block in blocks)
 
 

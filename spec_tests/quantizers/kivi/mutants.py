@@ -4,10 +4,6 @@ from spec_tests.mutants.registry import register_mutants
 
 mutant = register_mutants("quantizers/kivi")
 mutant("""
-test_one_group_of_all_tokens_without_a_residual_is_kcvt
-  kivi_exchanged_axes: keys are quantised by token and values by channel
-  - transposed(buffers)
-  + buffers.reshape(transposed(buffers).shape)
 vector:keys-by-channel-values-by-token
   kivi_without_groups: a block is one group, whatever the group size
   -     return pack_bits(block.codes.flatten(-2), cache.bits), block.steps, block.minima
@@ -25,11 +21,17 @@ test_every_head_is_what_the_definition_gives_one_number_at_a_time
   kivi_rolled_scales: a group is restored with the scales of the next group
   - dequantise(codes, cache.key_steps, cache.key_minima)
   + dequantise(codes, cache.key_steps.roll(1, -1), cache.key_minima.roll(1, -1))
+  kivi_untouched: nothing is quantised
+  -     full = held_keys.shape[-2] // cache.residual * cache.residual
+  -     old = max(0, held_values.shape[-2] - cache.residual)
+  +     full = old = 0
+  kivi_exchanged_axes: keys are quantised by token and values by channel
+  - transposed(buffers)
+  + buffers.reshape(transposed(buffers).shape)
 test_any_chunks_of_tokens_give_the_same_cache
   kivi_lost_tokens: tokens left over after a full buffer are lost
   - residual_keys=held_keys[..., full:, :]
   + residual_keys=held_keys[..., full and held_keys.shape[-2] :, :]
-test_append_never_changes_a_byte_of_earlier_groups
   kivi_requantised: stored values get other steps when tokens are added
   - torch.cat([cache.value_steps, steps], -2)
   + torch.cat([cache.value_steps[..., :1, :].expand_as(cache.value_steps), steps], -2)
@@ -37,9 +39,4 @@ test_scales_are_stored_in_the_type_asked_for
   kivi_own_scales: scales have the default dtype, whatever `scales` is
   - scale_dtype(keys.dtype, scales)
   + scale_dtype(keys.dtype, None)
-test_codes_are_used_where_they_are_supposed_to_be
-  kivi_untouched: nothing is quantised
-  -     full = held_keys.shape[-2] // cache.residual * cache.residual
-  -     old = max(0, held_values.shape[-2] - cache.residual)
-  +     full = old = 0
 """)

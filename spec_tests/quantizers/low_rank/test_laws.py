@@ -37,9 +37,9 @@ def test_factors_are_a_basis_and_the_shadow_on_it(impl, x):
     matrix = x["x"].double()
     factors = impl.low_rank(matrix, x["rank"], x["rounds"], x["seed"])
     assert factors.left.shape[-1] == min(x["rank"], *matrix.shape[-2:])
-    some = matrix.abs().flatten(-2).sum(-1) > 0
+    nonzero = matrix.abs().flatten(-2).sum(-1) > 0
     gram = factors.left.mT @ factors.left
-    assert_close(gram, torch.eye(gram.shape[-1]).double() * some[..., None, None])
+    assert_close(gram, torch.eye(gram.shape[-1]).double() * nonzero[..., None, None])
     assert_close(factors.right, matrix.mT @ factors.left, matrix.abs().sum())
 
 
@@ -52,12 +52,13 @@ def test_directions_much_stronger_than_the_rest_are_found(impl, x, rank, seed):
     assert left_over(impl, x, rank, seed) ** 2 <= (4 - rank) * (1 + 2.0**-6)
 
 
-@given(MATRICES, st.integers(0, 4))
-def test_the_seed_alone_decides(impl, x, rank):
-    torch.manual_seed(rank)
-    first = impl.low_rank(x, rank, seed=3)
-    torch.manual_seed(rank + 1)
-    assert_equal(impl.low_rank(x, rank, seed=3), first)
+@given(gaussian_tensor(6, 4), SEEDS)
+def test_the_seed_alone_decides(impl, x, seed):
+    torch.manual_seed(0)
+    first = impl.low_rank(x.double(), 1, 1, seed)
+    torch.manual_seed(1)
+    assert_equal(impl.low_rank(x.double(), 1, 1, seed), first)
+    assert not torch.equal(impl.low_rank(x.double(), 1, 1, seed + 1).left, first.left)
 
 
 @pytest.mark.ours_only
@@ -68,9 +69,3 @@ def test_a_direction_is_on_the_side_of_the_column_it_came_from(impl, x, seed):
     left, right = impl.low_rank(x.double(), 1, 1, seed)
     assert left[:, 0] @ reached > 0
     assert right[:, 0] @ torch.from_numpy(start) > 0
-
-
-@given(gaussian_tensor(6, 4), SEEDS)
-def test_another_seed_starts_elsewhere(impl, x, seed):
-    one, other = (impl.low_rank(x.double(), 1, 1, s).left for s in (seed, seed + 1))
-    assert not torch.equal(one, other)

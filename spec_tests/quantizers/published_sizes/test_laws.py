@@ -1,8 +1,12 @@
 """The sizes printed for KIVI and GEAR."""
 
+import math
+from statistics import fmean
+
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
+
+from spec_tests.inputs import INPUTS
 
 PROMPTS = (900, 1304, 1021)
 
@@ -33,21 +37,13 @@ def test_printed_sizes_are_beside_ours(impl):
 
 
 @pytest.mark.spec("HEX-GEAR", "HEX-KIVI")
-@given(st.integers(1, 40))
-def test_ours_is_the_mean_over_prompts(impl, heads):
-    one, two = (impl.quantizer_sizes((n,), heads) for n in (900, 1304))
-    both = impl.quantizer_sizes((900, 1304), heads)
-    for first, second, mean in zip(one, two, both, strict=True):
-        assert mean.ours == pytest.approx((first.ours + second.ours) / 2)
-
-
-@pytest.mark.spec("HEX-GEAR", "HEX-KIVI")
-@given(st.integers(1, 40), st.sampled_from([64, 128]), st.integers(1, 2000))
-def test_ours_is_what_the_layouts_weigh(impl, heads, width, tokens):
-    gear, *kivi = (row.ours for row in impl.quantizer_sizes((tokens,), heads, width))
-    whole = 4 * heads * width * tokens
-    size = impl.gear_size(tokens, kv_heads=heads, width=width)
-    assert gear == pytest.approx(100 * size.total / whole)
-    for ours, bits in zip(kivi, (4, 2), strict=True):
-        size = impl.kivi_size(tokens, bits, 64, 64, heads, width)
-        assert ours == pytest.approx(100 * size.total / whole)
+@given(INPUTS["quantizer_sizes"])
+def test_ours_is_the_mean_over_prompts_of_what_the_layouts_weigh(impl, x):
+    prompts, model = x["prompts"], (x["kv_heads"], x["width"])
+    sizes = (
+        [impl.gear_size(n, 4, 0.02, 4, *model).total for n in prompts],
+        *([impl.kivi_size(n, bits, 64, 64, *model).total for n in prompts] for bits in (4, 2)),
+    )
+    for row, weights in zip(impl.quantizer_sizes(**x), sizes, strict=True):
+        shares = [size / n for size, n in zip(weights, prompts, strict=True)]
+        assert row.ours == pytest.approx(100 * fmean(shares) / (4 * math.prod(model)))

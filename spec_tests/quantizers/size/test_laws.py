@@ -29,14 +29,14 @@ def test_the_parts_are_what_they_are_called(impl, cache):
 @pytest.mark.spec("HEX-KIVI")
 @given(INPUTS["kivi_size"])
 def test_a_prompt_weighs_in_kivis_cache_what_was_said_beforehand(impl, x):
-    said, dtype = impl.kivi_size(**x), x.pop("dtype")
+    size, dtype = impl.kivi_size(**x), x.pop("dtype")
     zeros = torch.zeros(x.pop("kv_heads"), x.pop("tokens"), x.pop("width"), dtype=dtype)
-    assert impl.quantizer_bytes(impl.kivi_prefill(zeros, zeros, **x)) == said
+    assert impl.quantizer_bytes(impl.kivi_prefill(zeros, zeros, **x)) == size
 
 
 @pytest.mark.spec("HEX-GEAR")
 @given(INPUTS["gear_size"])
 def test_a_prompt_weighs_in_gears_cache_what_was_said_beforehand(impl, x):
-    said, dtype = impl.gear_size(**x), x.pop("dtype")
+    size, dtype = impl.gear_size(**x), x.pop("dtype")
     zeros = torch.zeros(x.pop("kv_heads"), x.pop("tokens"), x.pop("width"), dtype=dtype)
-    assert impl.quantizer_bytes(impl.gear_prefill(zeros, zeros, **x)) == said
+    assert impl.quantizer_bytes(impl.gear_prefill(zeros, zeros, **x)) == size
