@@ -225,10 +225,16 @@ def chance(system: System) -> str | None:
     return Random.name if alone else None
 
 
+CODES_ALONE = {"hex-3": "kcvt-3", "hex-4": "kcvt-4"}
+KIVI_OF = {"hex-3": "kivi-2", "hex-4": "kivi-4"}
+"""The KIVI that the paper compares each HEX with."""
+
 CLAIMS: dict[str, Callable[[System], str | None]] = {
     "HubKV against its base": lambda system: unrefined(system, "hubkv"),
     "GraphKV against its base": lambda system: unrefined(system, "graphkv"),
     "Quantised against the full cache": lambda system: "full" if system.store else None,
+    "HEX against codes alone": lambda system: CODES_ALONE.get(system.name),
+    "HEX against KIVI": lambda system: KIVI_OF.get(system.name),
     "Changed settings against the usual ones": unchanged,
     "Scorers against chance": chance,
 }
