@@ -50,6 +50,7 @@ SAMPLE = [
     "models",
     "puzzles",
     "results",
+    "small_model",
     "kinds",
     "errata",
     "laws/hubkv/discount/test_laws",

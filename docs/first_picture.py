@@ -1,6 +1,6 @@
 """Draw the picture of README.md and docs/index.md: `python docs/first_picture.py`.
 
-It shows a few rows of docs/shipped/words/remedied.json, the run that docs/results.md is about.
+It shows a few rows of docs/shipped/words/remedied.json, the run that docs/small_model.md is about.
 Unlike the other figures it is committed, as docs/first_picture.svg, since README.md is read without
 a build.
 """

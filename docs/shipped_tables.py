@@ -1,6 +1,8 @@
-"""Tables and charts of docs/results.md, from runs of `python -m optimized` on the shipped models.
+"""Tables and charts of results, from runs of `python -m optimized`.
 
-There is one run for each reading: docs/shipped/words/remedied.json and letter.json, as the command
+Those of SmolLM2 stand in docs/results.md, and `python docs/shipped_tables.py` writes them there:
+docs/shipped/smollm2 has a run for each experiment and text. Those of docs/small_model.md are made
+when the site is built. There is one run for each reading: docs/shipped/words/remedied.json and letter.json, as the command
 wrote them; facts.json beside them is of a script of commit e5a2e29c. The model of bytes has the
 same files. What the pages say of them is typed there, and docs/test_shipped.py compares the
 numbers.
@@ -172,6 +174,52 @@ def ranking(run: Figures, budget: float, of: Callable[[Figures], list[float]]) -
     return sorted(spent.values(), key=lambda row: -mean(of(row)))
 
 
+PAGE = DOCS / "results.md"
+TABLE = re.compile(r"<!-- table (\S+) -->\n.*?<!-- end -->", re.DOTALL)
+TEXTS = ("prose", "noise")
+
+
+def with_tables(page: str) -> str:
+    """Return a page with the table of each experiment between its two comments."""
+
+    def filled(found: re.Match[str]) -> str:
+        table = re.sub(r"(?<=\d)%", " %", markdown(of_experiment(found[1])))
+        return f"<!-- table {found[1]} -->\n\n{table}\n<!-- end -->"
+
+    return TABLE.sub(filled, page)
+
+
+def of_experiment(name: str) -> Iterator[list[str]]:
+    """Yield the comparisons of an experiment on SmolLM2, in both texts."""
+    runs = [read("smollm2", f"{name}-{text}") for text in TEXTS]
+    yield ["", "", *(f"{what}, {text}" for what in ("facts", "bits per byte") for text in TEXTS)]
+    for same in zip(*(run["verdicts"] for run in runs), strict=True):
+        first = same[0]
+        left = f"{first['stored'][0]:.1f} % of the bytes"
+        cells = [
+            f"`{first['system']}` against `{first['against']}`",
+            left if first["ratio"] is None else f"{first['ratio']:.0%} removed",
+        ]
+        for run, one in zip(runs, same, strict=True):
+            found = [share(run, one[side], one["ratio"]) for side in ("against", "system")]
+            counted = sum(run["kinds"][kind]["counts"] for of in kinds(run) for kind in of)
+            change = spread(widen(one["needles"], counted), "+.1%", one["signs"][1] != "=")
+            cells.append(f"{found[0]:.1%} → {found[1]:.1%}: {change}")
+        cells += [spread(one["bits"], "+.4f", one["signs"][0] != "=") for one in same]
+        yield cells
+
+
+def kinds(run: Figures) -> list[list[str]]:
+    """Return the kinds of the tasks of each document of a run."""
+    return run["documents"]["kinds"]
+
+
+def share(run: Figures, system: str, ratio: float | None) -> float:
+    """Return the share of facts that a system finds; the full cache has no ratio."""
+    rows = {(row["system"], row["ratio"]): row for row in run["rows"]}
+    return (rows.get((system, ratio)) or rows[system, None])["needle_accuracy"]
+
+
 def draw_charts() -> None:
     """Draw the charts of facts and of bits against bytes."""
     for name, (figure, systems) in CHARTS.items():
@@ -205,3 +253,7 @@ CHARTS: dict[str, tuple[str, Callable[[Figures], bool]]] = {
     "bytes_chart_text": ("bits_change", lambda _: True),
 }
 """For each chart the figure, and which rows of the run it shows."""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_tables(PAGE.read_text()))
