@@ -1,25 +1,8 @@
-"""Other correct ways to evict, and to count bytes."""
+"""Another correct way to count bytes."""
 
 import torch
 
-import reference
 from spec_tests.variants.registry import register_variant
-
-
-def by_boolean_indexing(keys, values, kept):
-    """Index with the mask: entries come head by head, in position order."""
-    *heads, tokens, width = keys.shape
-    counts = kept.sum(-1).flatten()
-    places = torch.arange(tokens).expand(kept.shape)[kept]
-    if len(set(counts.tolist())) > 1:
-        ends = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-        return reference.RaggedCache(keys[kept], values[kept], places, ends)
-    count = int(counts[0]) if len(counts) else 0
-    return reference.DenseCache(
-        keys[kept].reshape(*heads, count, width),
-        values[kept].reshape(*heads, count, width),
-        places.reshape(*heads, count),
-    )
 
 
 @register_variant("stored_bytes")
