@@ -114,25 +114,13 @@ def test_each_row_has_neighbours_by_its_own_thousands_without_its_padding(impl, 
 
 @pytest.mark.spec("GraphKV-6.2")
 def test_each_row_of_hex_has_neighbours_by_its_own_thousands(impl):
+    """Each row keeps its source, and the right ones of three copies."""
     keys, scored, valid = crowds(*IN_HEX)
     settings = GraphSettings(3, signal="evict", adaptive=True)
-    assert_neighbours_in_hex(
-        impl.compress(keys, keys, scored, keep=4, valid=valid, refinement=settings, store=HEX)
-    )
-
-
-@pytest.mark.spec("GraphKV-6.2")
-def test_each_row_has_neighbours_by_its_own_thousands_where_hex_stores_the_rest(impl):
-    keys, scored, valid = crowds(*IN_HEX)
-    settings = GraphSettings(3, signal="evict")
-    assert_neighbours_in_hex(
-        impl.graphkv_compress(keys, keys, scored, settings, keep=4, valid=valid, store=HEX)
-    )
-
-
-def assert_neighbours_in_hex(cache):
-    """Assert that each row of `IN_HEX` keeps its source, and the right ones of three copies."""
-    assert hasattr(cache, "blocks"), f"stored as {type(cache).__name__}, not as HEX"
-    for row, (length, evicted) in enumerate(zip(IN_HEX, (2, 1, 0), strict=True)):
-        best = cache.blocks[0].dynamic[row, max(IN_HEX) - length :][:4]
-        assert best.tolist() == [True, *[False] * evicted, *[True] * (3 - evicted)]
+    x: dict[str, Any] = dict(refinement=settings, keep=4, valid=valid, store=HEX)
+    for compress in (impl.compress, impl.graphkv_compress):
+        cache = compress(keys, keys, scored, **x)
+        assert hasattr(cache, "blocks"), f"stored as {type(cache).__name__}, not as HEX"
+        for row, (length, evicted) in enumerate(zip(IN_HEX, (2, 1, 0), strict=True)):
+            best = cache.blocks[0].dynamic[row, max(IN_HEX) - length :][:4]
+            assert best.tolist() == [True, *[False] * evicted, *[True] * (3 - evicted)]
