@@ -65,11 +65,11 @@ def test_each_layer_and_each_row_of_it_has_a_budget_of_its_own(impl, axes, x, se
     keep = torch.randint(0, shape[-1] + 1, shape[:axes], generator=seed)
     together = entries(impl.graphkv_compress(**x | dict(keep=keep, ratio=None)), shape[:-1])
     heads = shape[axes:-1].numel()
-    for number, place in enumerate(product(*map(range, keep.shape))):
-        one = x | {name: x[name][place] for name in ("keys", "values")}
-        one |= dict(scored=Scored(*(part[place] for part in x["scored"])))
-        one |= dict(valid=None if x["valid"] is None else x["valid"][place])
-        left = impl.graphkv_compress(**one | dict(keep=int(keep[place]), ratio=None))
+    for number, index in enumerate(product(*map(range, keep.shape))):
+        part_of_batch = x | {name: x[name][index] for name in ("keys", "values")}
+        part_of_batch |= dict(scored=Scored(*(part[index] for part in x["scored"])))
+        part_of_batch |= dict(valid=None if x["valid"] is None else x["valid"][index])
+        left = impl.graphkv_compress(**part_of_batch | dict(keep=int(keep[index]), ratio=None))
         apart = entries(left, shape[axes:-1])
         for now, then in zip(together[number * heads :], apart, strict=False):
             assert_equal(now, then)

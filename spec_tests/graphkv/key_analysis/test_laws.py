@@ -54,8 +54,8 @@ def test_a_bin_counts_the_pairs_between_its_edges(impl, x):
     expected = torch.zeros_like(counts)
     for i in range(tokens):
         for j in range(i):
-            place = ((matrix[..., i, j] + 1) * bins / 2).floor().clamp(max=bins - 1)
-            expected += place[..., None] == torch.arange(bins)
+            index = ((matrix[..., i, j] + 1) * bins / 2).floor().clamp(max=bins - 1)
+            expected += index[..., None] == torch.arange(bins)
     assert_equal(counts, expected)
 
 

@@ -45,10 +45,10 @@ def test_a_row_holds_the_heads_of_a_token_side_by_side(impl, x):
 @pytest.mark.slow_interpreted
 @pytest.mark.spec("GraphKV-6.2")
 @given(graphkv_refine(signal="evict", rounds=1, fraction=0.01), st.sampled_from([991, 1000, 2000]))
-def test_an_adaptive_source_has_a_neighbour_for_each_thousand_tokens(impl, x, more):
-    x = lengthened(x | dict(count=3, adaptive=True, protected=None), more)
+def test_an_adaptive_source_has_a_neighbour_for_each_thousand_tokens(impl, x, extra):
+    x = lengthened(x | dict(count=3, adaptive=True, protected=None), extra)
     evicted = (impl.graphkv_refine(**x) == -torch.inf).sum(-1)
-    assert_equal(evicted, torch.full_like(evicted, {991: 0, 1000: 1, 2000: 2}[more]))
+    assert_equal(evicted, torch.full_like(evicted, {991: 0, 1000: 1, 2000: 2}[extra]))
 
 
 @pytest.mark.spec("GraphKV-1")
@@ -97,8 +97,8 @@ def graphs(impl, x):
     if not x["per_head"]:
         scores, aside = scores.mean(-2), aside.any(-2)
         vectors = {name: impl.concatenate_heads(whole) for name, whole in vectors.items()}
-    for place in product(*map(range, scores.shape[:-1])):
-        yield scores[place], aside[place], {name: v[place] for name, v in vectors.items()}
+    for index in product(*map(range, scores.shape[:-1])):
+        yield scores[index], aside[index], {name: v[index] for name, v in vectors.items()}
 
 
 def assert_composed(impl, x):
@@ -119,9 +119,9 @@ def assert_composed(impl, x):
 @settings(max_examples=30)
 @given(data=st.data())
 def test_every_graph_is_made_of_its_parts(impl, per_head, focus, data):
-    some = dict(per_head=per_head, fraction=data.draw(st.sampled_from([0.3, 1.0])))
-    some["numbers"] = partial(importance, close=False)
-    assert_composed(impl, data.draw(graphkv_refine(unprotected=False, **some, **focuses[focus])))
+    fixed = dict(per_head=per_head, fraction=data.draw(st.sampled_from([0.3, 1.0])))
+    fixed["numbers"] = partial(importance, close=False)
+    assert_composed(impl, data.draw(graphkv_refine(unprotected=False, **fixed, **focuses[focus])))
 
 
 @pytest.mark.spec("GraphKV-3")

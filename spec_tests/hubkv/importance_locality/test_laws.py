@@ -76,14 +76,14 @@ def test_what_a_key_draws_is_the_mean_of_its_column_over_the_contents_queries(im
     weights, tokens = x["weights"].double(), x["weights"].shape[-1]
     inside = (torch.arange(tokens) >= 4) & (torch.arange(tokens) < tokens - tokens // 50)
     inside = inside if x["content"] is None else x["content"]
-    asked = inside[tokens - weights.shape[-2] :]
+    content_queries = inside[tokens - weights.shape[-2] :]
     # weights of queries outside the content must not count in any mean
-    spoilt = weights.masked_fill(~asked[:, None], 99.0)
+    spoilt = weights.masked_fill(~content_queries[:, None], 99.0)
     density = impl.attention_density(spoilt, x["content"])
     assert density.shape == (*weights.shape[:-2], tokens)
     for j in range(tokens):
-        column = weights[..., j].masked_fill(~asked, 0).sum(-1)
-        assert_close(density[..., j] * int(asked.sum()), column, column.abs())
+        column = weights[..., j].masked_fill(~content_queries, 0).sum(-1)
+        assert_close(density[..., j] * int(content_queries.sum()), column, column.abs())
 
 
 @pytest.mark.spec("HubKV-K", "HubKV-12")
@@ -98,6 +98,6 @@ def test_the_series_of_the_content_starts_after_the_sinks_and_what_is_trimmed(im
 @pytest.mark.spec("HubKV-K", "HubKV-Obs1", "HubKV-Obs2", "HubKV-Obs3")
 def test_of_2048_tokens_2004_are_content_and_1904_are_left_of_a_density(impl):
     """Four sinks, 40 recent tokens, and the first 100 of the content are removed."""
-    place = torch.arange(2048.0)
-    assert_equal(impl.content_series(place), torch.arange(4.0, 2008.0))
-    assert_equal(impl.content_series(place, trimmed=100), torch.arange(104.0, 2008.0))
+    position = torch.arange(2048.0)
+    assert_equal(impl.content_series(position), torch.arange(4.0, 2008.0))
+    assert_equal(impl.content_series(position, trimmed=100), torch.arange(104.0, 2008.0))

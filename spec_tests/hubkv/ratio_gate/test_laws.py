@@ -61,9 +61,9 @@ def gated(impl, score, corrected, strength):
 
 @pytest.mark.spec("HubKV-16", "HubKV-Prop3")
 @given(sixteenths, quarters, sixteenths, clips, sixteenths, st.booleans())
-def test_the_bound_holds_for_any_weight(impl, score, gamma, strength, clip, place, hub):
+def test_the_bound_holds_for_any_weight(impl, score, gamma, strength, clip, share, hub):
     low, high = clip[0], clip[0] + clip[1]
-    weight = low + place * (high - low)
+    weight = low + share * (high - low)
     z = gated(impl, score, weight * (1 if hub else gamma) * score, strength)
     least, most = oracle.factor_bounds(strength, gamma, low, high)
     assert_at_most(double(least * score), z)

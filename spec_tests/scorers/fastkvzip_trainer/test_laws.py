@@ -111,7 +111,7 @@ def test_a_token_is_seen_again_only_after_the_others(impl, seed):
 
     apart = []
     for first in product(range(2), repeat=3):
-        slopes = [alone(token) for one in first for token in (one, 1 - one)]
+        slopes = [alone(token) for earlier in first for token in (earlier, 1 - earlier)]
         expected = stepped(start, slopes, 0.25, 0.5)
         apart.append(max((a - b).abs().max() for a, b in zip(found, expected, strict=True)))
     assert_at_most(min(apart), torch.tensor(2.0**-40))

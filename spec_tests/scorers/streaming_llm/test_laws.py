@@ -16,8 +16,8 @@ def test_the_sinks_are_the_first_real_tokens(impl, x):
     protected = impl.streaming_llm(**x).protected
     for row, parts in alone(x):
         real = parts["keys"].shape[-2]
-        place = torch.arange(protected.shape[-1]) - (protected.shape[-1] - real)
-        sinks = (place >= 0) & (place < x["sinks"])
+        position = torch.arange(protected.shape[-1]) - (protected.shape[-1] - real)
+        sinks = (position >= 0) & (position < x["sinks"])
         assert_equal(protected[row], sinks.expand(protected[row].shape).clone())
 
 
