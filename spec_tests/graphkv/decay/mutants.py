@@ -5,6 +5,9 @@ from spec_tests.mutants.registry import register_mutants
 mutant = register_mutants("graphkv/decay")
 mutant("""
 test_product_is_equation_5_and_sequential_is_algorithm_2
+  accumulating_in_place: Algorithm 2 on one array for all rounds
+  - lowered = before * (1 - loss)
+  + lowered = after * (1 - loss)
   order_matters: the first source counts more
   - loss = strength * widen(weights[..., i, :])
   + loss = strength * widen(weights[..., i, :]) / (1 + (i > 0))
@@ -15,10 +18,6 @@ test_product_is_equation_5_and_sequential_is_algorithm_2
   overwriting_product: Algorithm 2 overwrites where Equation 5 multiplies
   - lowered = after * (1 - loss)
   + lowered = before * (1 - loss)
-test_only_the_last_source_that_reaches_a_token_counts
-  accumulating_in_place: Algorithm 2 on one array for all rounds
-  - lowered = before * (1 - loss)
-  + lowered = after * (1 - loss)
 vector:figure-as-drawn
   no_sum: the losses of Figure 3 are multiplied
   - lowered = after - before * loss

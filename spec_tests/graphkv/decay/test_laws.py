@@ -112,15 +112,6 @@ def test_the_evicted_signal_is_minus_infinity_on_exactly_the_neighbours(impl, x,
     assert_equal(banished == -torch.inf, x["neighbours"].any(-2))
 
 
-@pytest.mark.spec("GraphKV-Alg2")
-@given(decay(rules=st.just("sequential")))
-def test_only_the_last_source_that_reaches_a_token_counts(impl, x):
-    reached = x["neighbours"]
-    later = reached.flip(-2).cumsum(-2).flip(-2) - reached.long()
-    alone = x | dict(neighbours=reached & (later == 0), rule="product")
-    assert_as_accurate(impl.decay(**x), reference.decay, alone)
-
-
 @pytest.mark.spec("GraphKV-5")
 @given(INPUTS["decay"])
 def test_half_precision_is_rounded_once(impl, x):

@@ -13,7 +13,6 @@ from spec_tests.accuracy import (
     assert_equal,
     assert_rounded_once,
 )
-from spec_tests.graphkv.decay.strategies import strengths
 from spec_tests.graphkv.refine.strategies import graphkv_refine, lengthened
 from spec_tests.inputs import INPUTS
 from spec_tests.strategies import gaussian_tensor, grid, importance
@@ -136,23 +135,6 @@ def test_a_graph_of_many_tokens_is_made_of_its_parts(impl, count, data):
     x = data.draw(many)
     x["scores"][..., -1] = 2.0
     assert_composed(impl, x)
-
-
-@st.composite
-def twins(draw):
-    """Inputs whose two best tokens have one key; every other token has another direction."""
-    scores = torch.cat([draw(grid(2, low=12)), draw(grid(4, high=8))])
-    keys = torch.eye(8)[[0, 0, 1, 2, 3, 4]] * draw(st.sampled_from([0.5, 1.0, 4.0]))
-    return dict(scores=scores[None], keys=keys[None], keep=6, count=1, fraction=0.4)
-
-
-@pytest.mark.spec("GraphKV-3")
-@given(twins(), strengths)
-def test_two_best_twins_annihilate_unless_sources_are_spared(impl, x, strength):
-    letter = impl.graphkv_refine(**x, strength=strength)
-    spared = impl.graphkv_refine(**x, strength=strength, spare_sources=True)
-    assert_equal(letter[0, :2], (1 - strength) * x["scores"][0, :2])
-    assert_equal(spared[0, :2], x["scores"][0, :2])
 
 
 @pytest.mark.spec("GraphKV-6.1")
