@@ -2,10 +2,10 @@
 
 Those of SmolLM2 stand in docs/results.md, and `python docs/shipped_tables.py` writes them there:
 docs/shipped/smollm2 has a run for each experiment and text. Those of docs/small_model.md are made
-when the site is built. There is one run for each reading: docs/shipped/words/remedied.json and letter.json, as the command
-wrote them; facts.json beside them is of a script of commit e5a2e29c. The model of bytes has the
-same files. What the pages say of them is typed there, and docs/test_shipped.py compares the
-numbers.
+when the site is built. There is one run for each reading: docs/shipped/words/remedied.json and
+letter.json, as the command wrote them; facts.json beside them is of a script of commit e5a2e29c.
+The model of bytes has the same files. What the pages say is typed there, and docs/test_shipped.py
+compares the numbers.
 """
 
 import json

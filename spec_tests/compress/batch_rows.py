@@ -19,10 +19,10 @@ def entries(cache: Any, heads: torch.Size) -> list[tuple[Tensor, ...]]:
     return [tuple(part[head] for part in cache[:3]) for head in product(*map(range, heads))]
 
 
-def of_row(found: list[Any], heads: torch.Size, at: tuple[Any, ...]) -> list[Any]:
+def of_row(found: list[Any], heads: torch.Size, row_index: tuple[Any, ...]) -> list[Any]:
     """Return the elements that belong to one row, from a list with one element a head."""
-    places = torch.arange(heads.numel()).view(heads)
-    return [found[place] for place in places[at].flatten().tolist()]
+    numbers = torch.arange(heads.numel()).view(heads)
+    return [found[number] for number in numbers[row_index].flatten().tolist()]
 
 
 def kept_mask(cache: Any, shape: torch.Size) -> Tensor:
@@ -43,17 +43,17 @@ def row_indices_and_starts(x: dict[str, Any]) -> list[tuple[tuple[Any, ...], int
     return found
 
 
-def alone(x: dict[str, Any], at: tuple[Any, ...], start: int) -> dict[str, Any]:
+def alone(x: dict[str, Any], row_index: tuple[Any, ...], start: int) -> dict[str, Any]:
     """Return the call on one row without its padding."""
-    scores, protected = (part[at][..., start:] for part in x["scored"])
+    scores, protected = (part[row_index][..., start:] for part in x["scored"])
     keep = x["keep"]
     pool = scores.shape[-AXES[x["scope"]] :].numel()
     if isinstance(keep, Tensor):
-        keep = keep[at[1:] if x["scope"] == "model" else at].clamp(max=pool)
+        keep = keep[row_index[1:] if x["scope"] == "model" else row_index].clamp(max=pool)
     elif keep is not None:
         keep = min(keep, pool)
     names = [name for name in ("keys", "values", "queries") if x.get(name) is not None]
-    parts = {name: x[name][at][..., start:, :] for name in names}
+    parts = {name: x[name][row_index][..., start:, :] for name in names}
     return x | parts | dict(scored=Scored(scores, protected), keep=keep, valid=None)
 
 

@@ -79,8 +79,8 @@ def compress_into_hex(draw, scopes=scopes, refinements=refinements):
     config = draw(hex_configs(padded=x["valid"] is not None))
     tokens = x["keys"].shape[-2]
     layers = len(x["keys"]) if scope == "model" else 1
-    held = config.recent if config.carry_recent else 0
-    pool = layers * (max(0, tokens - held) // config.block * config.block)
+    carried = config.recent if config.carry_recent else 0
+    pool = layers * (max(0, tokens - carried) // config.block * config.block)
     none = torch.zeros(shape_of_rows(x["scored"].scores, scope), dtype=torch.int64)
     budget = draw(st.just(dict(keep=None, ratio=None)) | budgets(none, none, pool))
     return x | budget | dict(scope=scope, refinement=refinement, queries=None, store=config)
@@ -105,9 +105,9 @@ SPAN = dict(
 # a span shorter than a block; a graph of queries
 CORNERS = dict(
     select=[
-        DECIDED | dict(ratio=0.5, scope=scope, refinement=one)
+        DECIDED | dict(ratio=0.5, scope=scope, refinement=settings)
         for scope, kinds in (("layer", HUBS), ("head", GRAPHS))
-        for one in kinds
+        for settings in kinds
     ]
     + [CROWDED | dict(ratio=0.5, refinement=HubSettings())],
     compress=[

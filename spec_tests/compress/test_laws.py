@@ -65,10 +65,10 @@ def test_a_padded_row_is_compressed_as_it_is_alone(impl, x):
     shape = x["scored"].scores.shape
     whole = entries(impl.compress(**x), shape[:-1])
     assert len(whole) == shape[:-1].numel()
-    for at, start in row_indices_and_starts(x):
-        one = alone(x, at, start)
-        by_itself = entries(impl.compress(**one), one["scored"].scores.shape[:-1])
-        together = of_row(whole, shape[:-1], at)
+    for row, start in row_indices_and_starts(x):
+        row_call = alone(x, row, start)
+        by_itself = entries(impl.compress(**row_call), row_call["scored"].scores.shape[:-1])
+        together = of_row(whole, shape[:-1], row)
         for found, (keys, values, positions) in zip(together, by_itself, strict=True):
             assert_equal(found, (keys, values, positions + start))
 
@@ -127,8 +127,8 @@ def test_nothing_of_the_cache_stays_alive(impl, x):
     kept = count_entries_per_head(cache, x["scored"].scores.shape[:-1])
     width, element = x["keys"].shape[-1], x["keys"].element_size()
     bounds = (kept.numel() + 1) * INDEX_BYTES if hasattr(cache, "offsets") else 0
-    each = 2 * width * element + INDEX_BYTES
-    assert impl.stored_bytes(cache) == int(kept.sum()) * each + bounds
+    entry_bytes = 2 * width * element + INDEX_BYTES
+    assert impl.stored_bytes(cache) == int(kept.sum()) * entry_bytes + bounds
 
 
 @pytest.mark.spec("HubKV-13", "HubKV-Obs3")
@@ -138,10 +138,10 @@ def test_a_real_score_below_0_is_refused_unless_it_is_protected_from_suppression
     """NMS does not read protected scores, and no refinement reads padding."""
     keys, valid = torch.ones(1, 3, 2), torch.tensor([False, True, True])
     protected = torch.tensor([[False, True, False]])
-    for place in (2, 1, 0):
+    for token in (2, 1, 0):
         scored = Scored(torch.ones(1, 3), protected)
-        scored.scores[0, place] = -0.25
-        read = place == 2 or (place == 1 and not isinstance(settings, NmsSettings))
+        scored.scores[0, token] = -0.25
+        read = token == 2 or (token == 1 and not isinstance(settings, NmsSettings))
         with impl.refuses("finite and >= 0") if read else nullcontext():
             impl.select(keys, keys, scored, keep=1, refinement=settings, valid=valid)
 

@@ -66,20 +66,21 @@ def crossed(test: Callable[..., None]) -> Any:
     return pytest.mark.parametrize("scope", ["head", "layer", "model"])(test)
 
 
+def compressed(impl, scores, keep, scope, refinement, store=None):
+    """Compress the prompt to given budgets, or by half."""
+    valid, ratio = VALID if scope == "model" else PROMPT.valid, 0.5 if keep is None else None
+    return impl.compress(
+        PROMPT.keys, PROMPT.values, scores, keep=keep, ratio=ratio, scope=scope,
+        refinement=refinement, valid=valid, store=store,
+    )  # fmt: skip
+
+
 @pytest.mark.spec("HubKV-1", "HubKV-13", "GraphKV-4.1")
 @crossed
 def test_any_scorer_any_refinement_any_scope_may_evict(impl, scored, refinement, scope):
     scores, budgets = scored
-    cache = impl.compress(
-        PROMPT.keys,
-        PROMPT.values,
-        scores,
-        keep=None if budgets is None else pools(budgets, scope),
-        ratio=0.5 if budgets is None else None,
-        scope=scope,
-        refinement=refinement,
-        valid=VALID if scope == "model" else PROMPT.valid,
-    )
+    keep = None if budgets is None else pools(budgets, scope)
+    cache = compressed(impl, scores, keep, scope, refinement)
     real = pools(PROMPT.valid.sum(-1), scope)
     kept = count_entries_per_head(cache, PROMPT.keys.shape[:-2])
     heads = dict(head=kept, layer=kept.sum(-1), model=kept.sum((0, -1)))[scope]
@@ -92,17 +93,7 @@ def test_any_scorer_any_refinement_any_scope_may_evict(impl, scored, refinement,
 def test_any_scorer_any_refinement_any_scope_may_choose_for_hex(impl, scored, refinement, scope):
     scores, budgets = scored
     keep = budgets if budgets is None or scope != "model" else budgets.sum(0)
-    cache = impl.compress(
-        PROMPT.keys,
-        PROMPT.values,
-        scores,
-        keep=keep,
-        ratio=0.5 if budgets is None else None,
-        scope=scope,
-        refinement=refinement,
-        valid=VALID if scope == "model" else PROMPT.valid,
-        store=HEX,
-    )
+    cache = compressed(impl, scores, keep, scope, refinement, store=HEX)
     (block,) = cache.blocks
     assert not (block.dynamic & ~VALID[:, :8]).any()
     beside = scores.protected[..., :8].any(-2) | (torch.arange(8) == 7)

@@ -65,13 +65,13 @@ def pooled(held: Held, seen: int, config: DecodingConfig, refine: Refine) -> Hel
         scores, outside = torch.zeros(len(mine), span), torch.ones(len(mine), span).bool()
         for row, name in enumerate(mine):
             for slot, (position, score) in enumerate(held[name]):
-                place = position if config.original_positions else slot
-                scores[row, place], outside[row, place] = score, protected(position)
+                column = position if config.original_positions else slot
+                scores[row, column], outside[row, column] = score, protected(position)
         z = refine(scores, ratio, outside)
         for row, name in enumerate(mine):
             for slot, (position, _) in enumerate(held[name]):
-                place = position if config.original_positions else slot
-                refined[name, position] = z[row, place].item()
+                column = position if config.original_positions else slot
+                refined[name, position] = z[row, column].item()
     pools = [[name] for name in held] if config.scope == "head" else [sorted(held)]
     stay: set[tuple[Head, int]] = set()
     for pool in pools:

@@ -21,7 +21,7 @@ def held(impl, cache):
     """Return the positions in each head."""
     view = impl.decoding_read(cache)
     rows = zip(view.positions.flatten(0, -2), view.present.flatten(0, -2), strict=True)
-    return [place[here].tolist() for place, here in rows]
+    return [position[here].tolist() for position, here in rows]
 
 
 @given(st.data(), configs(refinements=plain), st.integers(0, 8), st.integers(0, 8))
@@ -42,7 +42,7 @@ def test_it_holds_what_a_list_of_entries_would(impl, data, config, prompt, decod
     for layer in range(layers):
         for row in range(2):
             for head in range(heads):
-                assert next(found) == [place for place, _ in expected[row][layer, head]]
+                assert next(found) == [position for position, _ in expected[row][layer, head]]
 
 
 @given(start(refinements=plain))
@@ -73,12 +73,12 @@ def test_raw_scores_survive_refinement(impl, x):
     seen = x["cache"].seen
     for head in range(before.scores.shape[:-1].numel()):
         old = before.positions.flatten(0, -2)[head].tolist()
-        known = dict(zip(old, before.scores.flatten(0, -2)[head].tolist(), strict=True))
+        score_of = dict(zip(old, before.scores.flatten(0, -2)[head].tolist(), strict=True))
         first = int(seen.flatten()[head // before.scores.shape[-2]])
-        known |= dict(enumerate(x["scores"].flatten(0, -2)[head].tolist(), first))
-        places, scores = after.positions.flatten(0, -2)[head], after.scores.flatten(0, -2)[head]
-        for place, score in zip(places.tolist(), scores.tolist(), strict=True):
-            assert score == (known[place] if place >= 0 else 0)
+        score_of |= dict(enumerate(x["scores"].flatten(0, -2)[head].tolist(), first))
+        positions, scores = after.positions.flatten(0, -2)[head], after.scores.flatten(0, -2)[head]
+        for position, score in zip(positions.tolist(), scores.tolist(), strict=True):
+            assert score == (score_of[position] if position >= 0 else 0)
 
 
 @pytest.mark.spec("HubKV-10")
@@ -158,9 +158,9 @@ def test_after_the_prompt_and_update_of_the_paper_330_tokens_are_recent(impl):
         config = DecodingConfig(1024)._replace(length=length)
         cache = impl.decoding_start(*part(stream, 0, 16384), config)
         cache = impl.decoding_append(cache, *part(stream, 16384))
-        places = cache.stored.positions.flatten()
-        assert places[-recent:].tolist() == [*range(16512 - recent, 16512)]
-        assert places[-recent - 1] < 16512 - recent - 1
+        positions = cache.stored.positions.flatten()
+        assert positions[-recent:].tolist() == [*range(16512 - recent, 16512)]
+        assert positions[-recent - 1] < 16512 - recent - 1
 
 
 @pytest.mark.spec("HubKV-13")

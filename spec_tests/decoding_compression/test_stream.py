@@ -60,10 +60,10 @@ def machine(impl) -> type[RuleBasedStateMachine]:
             self.single = impl.decoding_append(self.single, *nothing, mass=mass)
             kept = impl.decoding_read(self.cache)
             flat = self.given[2][..., 0]
-            for head, (places, here) in enumerate(
+            for head, (positions, here) in enumerate(
                 zip(kept.positions.flatten(0, -2), kept.present.flatten(0, -2), strict=True)
             ):
-                where = places[here] + int(self.start.flatten()[head // flat.shape[-2]])
+                where = positions[here] + int(self.start.flatten()[head // flat.shape[-2]])
                 flat.flatten(0, -2)[head][where] += amount
 
         @invariant()
@@ -75,9 +75,9 @@ def machine(impl) -> type[RuleBasedStateMachine]:
             for head in range(parts[0].shape[0]):
                 here = view.present.flatten(0, -2)[head]
                 assert not (here[:-1] & ~here[1:]).any()
-                places = view.positions.flatten(0, -2)[head][here]
-                assert (places.diff() > 0).all()
-                where = places + int(self.start.flatten()[head // heads])
+                positions = view.positions.flatten(0, -2)[head][here]
+                assert (positions.diff() > 0).all()
+                where = positions + int(self.start.flatten()[head // heads])
                 assert_equal(view.keys.flatten(0, -3)[head][here], parts[0][head][where])
                 assert_equal(view.values.flatten(0, -3)[head][here], parts[1][head][where])
                 scores = view.scores.flatten(0, -2)[head][here]
@@ -105,10 +105,10 @@ def machine(impl) -> type[RuleBasedStateMachine]:
         def protected_and_pending_tokens_are_there(self):
             """Sinks are never evicted, nor any token since the last compression."""
             view, config = impl.decoding_read(self.cache), self.cache.config
-            for head, places in enumerate(view.positions.flatten(0, -2).tolist()):
+            for head, positions in enumerate(view.positions.flatten(0, -2).tolist()):
                 seen = int(self.cache.seen.flatten()[head // self.given[0].shape[-3]])
                 due = {*range(min(config.sinks, seen)), *range(seen - self.since, seen)}
-                assert due <= set(places)
+                assert due <= set(positions)
 
         @invariant()
         def chunks_make_no_difference(self):

@@ -49,10 +49,10 @@ refinements = st.none() | hub_settings | nms_settings | graph_settings()
 @st.composite
 def leading_shapes(draw, scope):
     """The axes before the heads."""
-    more, empty = (
+    shapes, empty = (
         ([(2, 2), (2,), (1, 2)], (2, 0)) if scope == "model" else ([(2,), (), (1, 2)], (0,))
     )
-    return draw(st.sampled_from([*more, *more, *more, empty]))
+    return draw(st.sampled_from([*shapes, *shapes, *shapes, empty]))
 
 
 # mostly several, so that there is something to choose from
@@ -188,7 +188,7 @@ GRAPHS = [
 ]
 
 
-CORNERS = dict(refine=[DECIDED | dict(keep=32, ratio=0.5, refinement=one) for one in HUBS])
+CORNERS = dict(refine=[DECIDED | dict(keep=32, ratio=0.5, refinement=hubs) for hubs in HUBS])
 
 
 def settings_id(settings: HubSettings | GraphSettings) -> str:

@@ -13,6 +13,9 @@ test_the_budget_is_the_exact_floor_of_what_is_not_removed
   - return (1 - Fraction(str(ratio))) * pool // 1
   + return round(pool * (1 - ratio))
 test_pools_are_filled_in_the_total_order
+  protected_entries_compete: protected entries compete with the others
+  - protected_first = torch.cat([order[shield[order]], order[~shield[order]]])
+  + protected_first = order
   strict_threshold: only scores above the threshold are kept, so that ties at it are lost
   -         kept[pool][protected_first[: budgets[pool]]] = True
   +         chosen, row = protected_first[: budgets[pool]], pools[pool]
@@ -39,10 +42,6 @@ vector:protected-entries-take-their-share-of-the-budget
   -         kept[pool][protected_first[: budgets[pool]]] = True
   +         kept[pool][order[: budgets[pool]]] = True
   +         kept[pool][shield] = True
-test_protected_entries_are_kept_whatever_their_score
-  protected_entries_compete: protected entries compete with the others
-  - protected_first = torch.cat([order[shield[order]], order[~shield[order]]])
-  + protected_first = order
 vector:a-protected-entry-beats-any-score
   protected_by_sentinel: protected entries get a score of 1, as if it were the maximum
   - best_first = ranking(pools)

@@ -56,8 +56,8 @@ def budgets(draw, needed: Tensor, sizes: Tensor, pool: int, forms=FORMS) -> Any:
     if form == "number":
         return dict(keep=draw(st.integers(least, pool)), ratio=None)
     if form == "tensor":
-        each = torch.randint(least, pool + 1, needed.shape, generator=draw(generators))
-        return dict(keep=each, ratio=None)
+        counts = torch.randint(least, pool + 1, needed.shape, generator=draw(generators))
+        return dict(keep=counts, ratio=None)
     roomy = [c for c in range(101) if ((sizes * (100 - c)) // 100 >= needed).all()]
     return dict(keep=None, ratio=draw(st.sampled_from(roomy)) / 100)
 

@@ -17,8 +17,8 @@ lengths = st.sampled_from([8, 7, 6, 5, 8, 7, 6, 4, 3, 2, 1, 0])
 def left_padding(draw, batch, tokens):
     """A mask of rows that start at any token, or after the last one."""
     rows = torch.Size(batch).numel()
-    place = st.sampled_from([min(1, tokens), 0, min(2, tokens), *range(tokens + 1)])
-    first = draw(st.lists(place, min_size=rows, max_size=rows))
+    start = st.sampled_from([min(1, tokens), 0, min(2, tokens), *range(tokens + 1)])
+    first = draw(st.lists(start, min_size=rows, max_size=rows))
     starts = torch.tensor(first, dtype=torch.int64).reshape(*batch, 1)
     return torch.arange(tokens) >= starts
 

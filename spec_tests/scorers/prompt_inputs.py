@@ -24,8 +24,8 @@ def takes_a_prompt_alone(function: Callable[..., Any]) -> bool:
     """Whether a function returns `Scored` and takes keys, and else only queries, padding, flags."""
     returned = get_type_hints(unwrap(function)).get("return")
     names = signature(function).parameters.keys()
-    known = PROMPT.keys() | choices(function).keys()
-    return returned is reference.Scored and "keys" in names and names <= known
+    admitted = PROMPT.keys() | choices(function).keys()
+    return returned is reference.Scored and "keys" in names and names <= admitted
 
 
 @st.composite

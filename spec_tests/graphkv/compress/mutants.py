@@ -34,7 +34,7 @@ test_each_row_has_neighbours_by_its_own_thousands_without_its_padding
   longest_row: padding counts into the length of a row
   - refinement = refinement._replace(adaptive=length is None)
   + length = scored.scores.shape[-1] if length is None else length
-test_each_row_has_neighbours_by_its_own_thousands_where_hex_stores_the_rest
+test_each_row_of_hex_has_neighbours_by_its_own_thousands
   evicted_all_the_same: the rest is evicted although HEX must store it
   - queries=queries,
   -         valid=valid, store=store,

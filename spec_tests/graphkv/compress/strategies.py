@@ -35,8 +35,8 @@ def graphkv_compress(draw):
 INPUTS = dict(graphkv_select=graphkv_compress())
 CORNERS = dict(
     graphkv_select=[
-        DECIDED | dict(ratio=0.5, length=40_000, refinement=one)
-        for one in (GraphSettings(24), *GRAPHS)
+        DECIDED | dict(ratio=0.5, length=40_000, refinement=settings)
+        for settings in (GraphSettings(24), *GRAPHS)
     ]
 )
 CORNERS["graphkv_compress"] = CORNERS["graphkv_select"]

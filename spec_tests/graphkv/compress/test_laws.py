@@ -65,11 +65,11 @@ def test_each_layer_and_each_row_of_it_has_a_budget_of_its_own(impl, axes, x, se
     keep = torch.randint(0, shape[-1] + 1, shape[:axes], generator=seed)
     together = entries(impl.graphkv_compress(**x | dict(keep=keep, ratio=None)), shape[:-1])
     heads = shape[axes:-1].numel()
-    for number, place in enumerate(product(*map(range, keep.shape))):
-        one = x | {name: x[name][place] for name in ("keys", "values")}
-        one |= dict(scored=Scored(*(part[place] for part in x["scored"])))
-        one |= dict(valid=None if x["valid"] is None else x["valid"][place])
-        left = impl.graphkv_compress(**one | dict(keep=int(keep[place]), ratio=None))
+    for number, index in enumerate(product(*map(range, keep.shape))):
+        part_of_batch = x | {name: x[name][index] for name in ("keys", "values")}
+        part_of_batch |= dict(scored=Scored(*(part[index] for part in x["scored"])))
+        part_of_batch |= dict(valid=None if x["valid"] is None else x["valid"][index])
+        left = impl.graphkv_compress(**part_of_batch | dict(keep=int(keep[index]), ratio=None))
         apart = entries(left, shape[axes:-1])
         for now, then in zip(together[number * heads :], apart, strict=False):
             assert_equal(now, then)
@@ -114,25 +114,13 @@ def test_each_row_has_neighbours_by_its_own_thousands_without_its_padding(impl, 
 
 @pytest.mark.spec("GraphKV-6.2")
 def test_each_row_of_hex_has_neighbours_by_its_own_thousands(impl):
+    """Each row keeps its source, and the right ones of three copies."""
     keys, scored, valid = crowds(*IN_HEX)
     settings = GraphSettings(3, signal="evict", adaptive=True)
-    assert_neighbours_in_hex(
-        impl.compress(keys, keys, scored, keep=4, valid=valid, refinement=settings, store=HEX)
-    )
-
-
-@pytest.mark.spec("GraphKV-6.2")
-def test_each_row_has_neighbours_by_its_own_thousands_where_hex_stores_the_rest(impl):
-    keys, scored, valid = crowds(*IN_HEX)
-    settings = GraphSettings(3, signal="evict")
-    assert_neighbours_in_hex(
-        impl.graphkv_compress(keys, keys, scored, settings, keep=4, valid=valid, store=HEX)
-    )
-
-
-def assert_neighbours_in_hex(cache):
-    """Assert that each row of `IN_HEX` keeps its source, and the right ones of three copies."""
-    assert hasattr(cache, "blocks"), f"stored as {type(cache).__name__}, not as HEX"
-    for row, (length, evicted) in enumerate(zip(IN_HEX, (2, 1, 0), strict=True)):
-        best = cache.blocks[0].dynamic[row, max(IN_HEX) - length :][:4]
-        assert best.tolist() == [True, *[False] * evicted, *[True] * (3 - evicted)]
+    x: dict[str, Any] = dict(refinement=settings, keep=4, valid=valid, store=HEX)
+    for compress in (impl.compress, impl.graphkv_compress):
+        cache = compress(keys, keys, scored, **x)
+        assert hasattr(cache, "blocks"), f"stored as {type(cache).__name__}, not as HEX"
+        for row, (length, evicted) in enumerate(zip(IN_HEX, (2, 1, 0), strict=True)):
+            best = cache.blocks[0].dynamic[row, max(IN_HEX) - length :][:4]
+            assert best.tolist() == [True, *[False] * evicted, *[True] * (3 - evicted)]

@@ -5,13 +5,19 @@ from spec_tests.mutants.registry import register_mutants
 mutant = register_mutants("graphkv/decay")
 mutant("""
 test_product_is_equation_5_and_sequential_is_algorithm_2
-  overwriting_product: Algorithm 2 overwrites where Equation 5 multiplies
-  - lowered = after * (1 - loss)
-  + lowered = before * (1 - loss)
-test_only_the_last_source_that_reaches_a_token_counts
   accumulating_in_place: Algorithm 2 on one array for all rounds
   - lowered = before * (1 - loss)
   + lowered = after * (1 - loss)
+  order_matters: the first source counts more
+  - loss = strength * widen(weights[..., i, :])
+  + loss = strength * widen(weights[..., i, :]) / (1 + (i > 0))
+  one_round: runs one round, whatever the number of rounds
+  - range(rounds):
+  + range(min(rounds, 1)):
+            before = after
+  overwriting_product: Algorithm 2 overwrites where Equation 5 multiplies
+  - lowered = after * (1 - loss)
+  + lowered = before * (1 - loss)
 vector:figure-as-drawn
   no_sum: the losses of Figure 3 are multiplied
   - lowered = after - before * loss
@@ -29,12 +35,10 @@ test_no_round_is_the_identity_for_every_signal
   - range(rounds):
   + range(1):
             for i in range(neighbours
-test_rounds_are_a_power_of_the_factor
-  one_round: runs one round, whatever the number of rounds
-  - range(rounds):
-  + range(min(rounds, 1)):
-            before = after
 test_one_source_takes_its_edge_off_the_score
+  subtracted_edges: a loss is subtracted, not multiplied by the score
+  - lowered = after - before * loss
+  + lowered = after - loss
   strength_forgotten: the strength is ignored
   - loss = strength * widen
   + loss = widen
@@ -46,23 +50,18 @@ vector:opposite-keys-amplify
   clamped_unasked: negative edges count as 0
   - loss = strength * widen(weights[..., i, :])
   + loss = strength * widen(weights[..., i, :]).clamp(min=0)
-test_the_order_of_the_sources_does_not_matter
-  order_matters: the first source counts more
-  - loss = strength * widen(weights[..., i, :])
-  + loss = strength * widen(weights[..., i, :]) / (1 + (i > 0))
 test_half_precision_is_rounded_once
   rounded_every_time: scores are rounded after every round
   -         before = after
   +         before = after = after.to(scores.dtype)
-test_product_and_sequential_never_raise_a_score
-  raising: raises scores instead of lowering them
-  - loss = strength
-  + loss = -strength
 test_a_duplicate_key_decays_to_exactly_0
   never_quite_0: a token with the source's key keeps a small score
   - loss = strength * widen(weights[..., i, :])
   + loss = strength * widen(weights[..., i, :]).clamp(max=1 - 1e-6)
 test_enhanced_is_at_least_the_score_which_is_at_least_the_decayed
+  raising: raises scores instead of lowering them
+  - loss = strength
+  + loss = -strength
   enhancing_downwards: lowers scores instead of raising them
   - enhanced * (1 + gain)
   + enhanced * (1 - gain)
@@ -80,8 +79,4 @@ test_the_evicted_signal_is_minus_infinity_on_exactly_the_neighbours
   finite_banishment: a large negative number instead of minus infinity
   - (neighbours[..., i, :], -torch.inf)
   + (neighbours[..., i, :], torch.finfo(scores.dtype).min)
-test_no_signal_moves_a_score_of_0_but_eviction
-  subtracted_edges: a loss is subtracted, not multiplied by the score
-  - lowered = after - before * loss
-  + lowered = after - loss
 """)

@@ -39,10 +39,10 @@ def lattice(draw, *shape, zero=True):
     lead, width = shape[:-1], shape[-1]
     sizes = torch.tensor([0] * zero + [s for s in (1, 1, 4, 4, 16, 16) if s <= width])
     size = sizes[torch.randint(len(sizes), lead, generator=generator)]
-    place = torch.rand(shape, generator=generator).argsort(-1).argsort(-1)
+    rank = torch.rand(shape, generator=generator).argsort(-1).argsort(-1)
     sign = torch.randint(0, 2, shape, generator=generator) * 2.0 - 1
     magnitude = 2.0 ** torch.randint(-1, 2, lead, generator=generator)
-    return torch.where(place < size[..., None], sign * magnitude[..., None], 0.0)
+    return torch.where(rank < size[..., None], sign * magnitude[..., None], 0.0)
 
 
 @st.composite
@@ -114,7 +114,7 @@ def source_count(draw):
 
 INPUTS = dict(
     neighbour_count=dict(
-        predefined=few, length=st.integers(0, 9).map(lambda more: 1000 * more) | thousands
+        predefined=few, length=st.integers(0, 9).map(lambda number: 1000 * number) | thousands
     ),
 )
 

@@ -14,20 +14,20 @@ pytestmark = pytest.mark.spec("GraphKV-Needle")
 @given(INPUTS["hide_needle"])
 def test_a_needle_stands_whole_in_the_first_tokens_of_its_haystack(impl, x):
     hidden = impl.hide_needle(**x).tolist()
-    place = next((at for at, token in enumerate(hidden) if token >= 100), 0)
+    position = next((index for index, token in enumerate(hidden) if token >= 100), 0)
     width = len(x["needle"])
-    assert hidden[place : place + width] == x["needle"].tolist()
-    assert hidden[:place] + hidden[place + width :] == list(range(x["length"] - width))
+    assert hidden[position : position + width] == x["needle"].tolist()
+    assert hidden[:position] + hidden[position + width :] == list(range(x["length"] - width))
 
 
 @given(st.integers(0, 40), st.integers(0, 3), st.integers(1, 12))
-def test_depths_from_0_to_1_reach_every_place(impl, around, more, width):
+def test_depths_from_0_to_1_reach_every_place(impl, around, surplus, width):
     """With one step of depth for each position, the needle comes before each token in turn."""
-    haystack, needle = torch.arange(around + more), torch.arange(100, 100 + width)
-    for place in range(around + 1):
-        depth = place / max(1, around) + 1e-9 if place < around else 1.0
+    haystack, needle = torch.arange(around + surplus), torch.arange(100, 100 + width)
+    for position in range(around + 1):
+        depth = position / max(1, around) + 1e-9 if position < around else 1.0
         hidden = impl.hide_needle(haystack, needle, around + width, depth)
-        assert hidden.tolist().index(100) == place
+        assert hidden.tolist().index(100) == position
 
 
 @given(INPUTS["needle_recall"], st.data())

@@ -11,6 +11,6 @@ from spec_tests.variants.registry import register_variant
 def by_inserting(haystack, needle, length, depth):
     """Insert into a list."""
     text = haystack[: length - len(needle)].tolist()
-    place = int(Decimal(str(depth)) * len(text))
-    text[place:place] = needle.tolist()
+    position = int(Decimal(str(depth)) * len(text))
+    text[position:position] = needle.tolist()
     return torch.tensor(text, dtype=torch.int64)

@@ -73,7 +73,7 @@ def lengthened(x, tokens):
     """Return the inputs with more tokens at the end: their scores are 0, and their cosines too."""
     vectors = {name: pad(x[name], (0, 0, 0, tokens)) for name in ("keys", "queries", "values")}
     flat = {name: x[name] for name in ("scores", "protected") if x[name] is not None}
-    return x | vectors | {name: pad(one, (0, tokens)) for name, one in flat.items()}
+    return x | vectors | {name: pad(tensor, (0, tokens)) for name, tensor in flat.items()}
 
 
 # the sources of a head are ranked by its scores, those of a layer by a mean

@@ -50,12 +50,13 @@ INPUTS = dict(
 near = HexConfig(block=1, recent=0, density=0.4, near=True)
 CORNERS = dict(
     hubkv_select=[
-        DECIDED | dict(ratio=0.5, sinks=1, recent=1, refinement=one)
-        for one in (HubSettings(), *HUBS)
+        DECIDED | dict(ratio=0.5, sinks=1, recent=1, refinement=settings)
+        for settings in (HubSettings(), *HUBS)
     ]
     + [CROWDED | dict(ratio=0.5, sinks=1, recent=1, scope="head", refinement=HubSettings())],
     hubkv_compress=[
-        SPAN | dict(store=near, refinement=one) for one in (HubSettings(), HubSettings(radius=1))
+        SPAN | dict(store=near, refinement=settings)
+        for settings in (HubSettings(), HubSettings(radius=1))
     ],
 )
 CORNERS["hubkv_compress"] += CORNERS["hubkv_select"]

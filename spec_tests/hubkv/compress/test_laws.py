@@ -27,11 +27,11 @@ def ends(x):
     """Mark the sinks and the recent window of each row, and the tokens that the scorer protects."""
     scores, protected = x["scored"]
     marked = protected.clone()
-    for at, start in row_indices_and_starts(x):
+    for row, start in row_indices_and_starts(x):
         tokens = scores.shape[-1] - start
         window = tokens // 50 if x["recent"] is None else x["recent"]
-        place = torch.arange(tokens)
-        marked[at][..., start:] |= (place < x["sinks"]) | (place >= tokens - window)
+        position = torch.arange(tokens)
+        marked[row][..., start:] |= (position < x["sinks"]) | (position >= tokens - window)
     return marked
 
 
@@ -83,14 +83,14 @@ def crowded(draw):
 def test_the_window_gives_way_and_says_so(impl, x):
     x, room = x
     shape = x["scored"].scores.shape
-    with pytest.warns(UserWarning, match=f"{WINDOW} by 2 tokens") as told:
+    with pytest.warns(UserWarning, match=f"{WINDOW} by 2 tokens") as caught:
         cache = impl.hubkv_compress(**x)
     if impl.ours and impl.checks_arguments:  # the warning names the caller's file
-        assert Path(told[0].filename).is_relative_to(SUITE)
+        assert Path(caught[0].filename).is_relative_to(SUITE)
     kept = kept_mask(cache, shape)
-    for at, start in row_indices_and_starts(x):
-        assert kept[at][..., start : start + x["sinks"]].all()
-        assert kept[at][..., shape[-1] - room :].all()
+    for row, start in row_indices_and_starts(x):
+        assert kept[row][..., start : start + x["sinks"]].all()
+        assert kept[row][..., shape[-1] - room :].all()
     total = count_entries_per_head(cache, shape[:-1])
     pools = shape[:-1].numel() * x["keep"] // dict(
         head=1, layer=shape[-2], model=shape[0] * shape[-2]

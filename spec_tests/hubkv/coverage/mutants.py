@@ -21,6 +21,9 @@ test_one_token_is_worth_its_score
   - _covered(widen(weights), kept).sum(-1)
   + _covered(widen(weights), kept).mean(-1)
 test_a_column_sums_to_its_score
+  kernel_as_it_comes: the kernel is not normalised where its sum is at most 1
+  - spread / spread.sum()
+  + spread / spread.sum().clamp(min=1)
   weights_by_row: weights are normalised over the tokens that cover a place
   - spread / spread.sum()
   + kernel[distances] / kernel[(torch.arange(tokens)[:, None] - torch.arange(tokens)).abs()].sum(1)
@@ -33,6 +36,9 @@ test_a_marginal_gain_is_what_the_utility_gains
   - torch.clamp(weights[..., :, k] - covered, min=0).sum(-1)
   + (weights[..., :, k] - covered).sum(-1)
 test_beside_a_hub_the_gain_is_what_the_overlap_leaves
+  overlap_of_sums: the overlap is all that the hub covers, divided by all that the token covers
+  - torch.minimum(weights[..., :, i], weights[..., :, hub]).sum(-1)
+  + weights[..., :, hub].sum(-1)
   gain_is_the_score: the gain is the utility of the token alone
   - torch.clamp(weights[..., :, k] - covered, min=0).sum(-1)
   + weights[..., :, k].sum(-1)
@@ -51,12 +57,4 @@ test_a_gain_beside_a_hub_and_others_is_at_most_that_beside_the_hub
   gain_over_the_last: only the kept token at the last position counts
   - covered = _covered(weights, kept)
   + covered = _covered(weights, kept & (kept.flip(-1).cumsum(-1).flip(-1) == 1))
-test_weights_scale_with_the_scores_and_not_with_the_kernel
-  kernel_as_it_comes: the kernel is not normalised where its sum is at most 1
-  - spread / spread.sum()
-  + spread / spread.sum().clamp(min=1)
-test_an_overlap_is_a_share
-  overlap_of_sums: the overlap is all that the hub covers, divided by all that the token covers
-  - torch.minimum(weights[..., :, i], weights[..., :, hub]).sum(-1)
-  + weights[..., :, hub].sum(-1)
 """)

@@ -28,21 +28,21 @@ def window_kernel_values(tokens: int, radius: int) -> list[Fraction]:
 
 def weights(scores: Sequence[Fraction], kernel: Sequence[Fraction]) -> Weights:
     """Return w[i][j] = s_j K(|i - j|) / Z_j."""
-    places = range(len(scores))
-    totals = [sum((kernel[abs(j - k)] for k in places), Fraction(0)) for j in places]
-    return [[scores[j] * kernel[abs(i - j)] / totals[j] for j in places] for i in places]
+    positions = range(len(scores))
+    totals = [sum((kernel[abs(j - k)] for k in positions), Fraction(0)) for j in positions]
+    return [[scores[j] * kernel[abs(i - j)] / totals[j] for j in positions] for i in positions]
 
 
 def utility(w: Weights, kept: Iterable[int]) -> Fraction:
     """Return F(S), the sum over places of the best weight from S."""
-    held = list(kept)
-    return sum((max((row[j] for j in held), default=Fraction(0)) for row in w), Fraction(0))
+    tokens_kept = list(kept)
+    return sum((max((row[j] for j in tokens_kept), default=Fraction(0)) for row in w), Fraction(0))
 
 
 def gain(w: Weights, k: int, kept: Iterable[int]) -> Fraction:
     """Return F(S + k) - F(S)."""
-    held = list(kept)
-    return utility(w, [*held, k]) - utility(w, held)
+    tokens_kept = list(kept)
+    return utility(w, [*tokens_kept, k]) - utility(w, tokens_kept)
 
 
 def overlap(w: Weights, i: int, hub: int) -> Fraction:
@@ -75,8 +75,8 @@ class Cluster(NamedTuple):
 
     def mask(self, kept: Iterable[int]) -> Tensor:
         """Return a set as a mask."""
-        held = set(kept)
-        return torch.tensor([place in held for place in range(len(self.scores))])
+        tokens_kept = set(kept)
+        return torch.tensor([position in tokens_kept for position in range(len(self.scores))])
 
 
 def redundant_cluster(budget: int, radius: int, hub: Fraction) -> Cluster:
@@ -84,8 +84,8 @@ def redundant_cluster(budget: int, radius: int, hub: Fraction) -> Cluster:
     plateau = list(range(radius, radius + budget))
     hubs = [plateau[-1] + step * (2 * radius + 1) for step in range(1, budget)]
     scores = [Fraction(0)] * (hubs[-1] + radius + 1)
-    for place in plateau:
-        scores[place] = Fraction(1)
-    for place in hubs:
-        scores[place] = hub
+    for position in plateau:
+        scores[position] = Fraction(1)
+    for position in hubs:
+        scores[position] = hub
     return Cluster(scores, plateau, hubs)

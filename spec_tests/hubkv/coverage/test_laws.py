@@ -11,12 +11,10 @@ from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
 from spec_tests.hubkv.coverage import oracle
 from spec_tests.hubkv.coverage.strategies import (
     coverage_kernel,
-    coverage_weights,
     sixteenths_with_ties,
 )
 from spec_tests.hubkv.discount.oracle import fractions
 from spec_tests.hubkv.discount.strategies import gammas
-from spec_tests.inputs import INPUTS
 from spec_tests.strategies import grid
 
 
@@ -176,19 +174,3 @@ def test_a_kernel_like_the_hub_window_overlaps_by_four_and_three_fifths(impl, sc
     shares = impl.overlap(weights, hub)
     fifths = [max(0, 5 - abs(i - hub)) / 5 for i in range(2, 11)]
     assert_close(shares[2:11], torch.tensor(fifths, dtype=torch.float64))
-
-
-@pytest.mark.spec("HubKV-5", "HubKV-Def1")
-@given(coverage_weights(), st.sampled_from([0.25, 3.0]), st.sampled_from([0.25, 5.0]))
-def test_weights_scale_with_the_scores_and_not_with_the_kernel(impl, x, factor, other):
-    scaled = impl.coverage_weights(x["scores"] * factor, x["kernel"] * other)
-    assert_close(scaled / factor, impl.coverage_weights(**x))
-
-
-@pytest.mark.spec("HubKV-Prop2")
-@given(INPUTS["overlap"])
-def test_an_overlap_is_a_share(impl, x):
-    shares = impl.overlap(**x)
-    assert_at_most(torch.zeros(()), shares)
-    assert_at_most(shares, torch.ones(()))
-    assert_close(shares[..., x["hub"]], x["weights"][..., x["hub"]].sum(-1) > 0)

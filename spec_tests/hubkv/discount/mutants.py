@@ -8,10 +8,6 @@ vector:below-zero-there-are-hubs-too
   zeros_beyond_the_end: windows contain scores of 0 beyond the end of a row
   - window = scores[..., start : i + radius + 1]
   + window = torch.nn.functional.pad(scores, (0, radius))[..., start : i + radius + 1]
-test_hubs_are_the_same_once_every_score_is_less
-  nothing_below_zero: a token with a negative score is no hub
-  - start + window.argmax(-1) == i
-  + (start + window.argmax(-1) == i) & (scores[..., i] >= 0)
 test_a_token_that_is_no_hub_reads_gamma_times_its_score
   fading_discount: the discount is weaker further behind a hub
   -     return torch.where(hubs, scores, gamma * scores)
@@ -60,6 +56,9 @@ vector:radius-is-a-half-width
   - hubs = torch.zeros_like(scores, dtype=torch.bool)
   + hubs, radius = torch.zeros_like(scores, dtype=torch.bool), radius // 2
 test_a_hub_has_no_stronger_or_earlier_equal_in_its_window
+  nothing_below_zero: a token with a negative score is no hub
+  - start + window.argmax(-1) == i
+  + (start + window.argmax(-1) == i) & (scores[..., i] >= 0)
   close_to_the_maximum: a hub is the first within a thousandth of its window's maximum
   - start + window.argmax(-1) == i
   + start + (window >= window.amax(-1, keepdim=True) - 1e-3).int().argmax(-1) == i

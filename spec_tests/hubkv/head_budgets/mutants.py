@@ -24,7 +24,7 @@ test_entropy_counts_the_tokens_a_head_spreads_over
   logarithmic_weights: the weight is the entropy, not its exponential
   - .sum().exp().item()
   + .sum().item()
-test_a_more_selective_head_gets_no_less
+test_a_more_selective_or_more_evenly_spread_head_gets_no_less
   rules_exchanged: the head with the flattest scores gets the largest budget
   -         "selectivity": _fractions(spread),
   -         "entropy": _fractions(width),

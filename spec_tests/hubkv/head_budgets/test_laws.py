@@ -51,14 +51,10 @@ def test_uniform_scores_share_equally(impl, rule, level, heads, keep, sinks):
     assert (impl.head_budgets(scores, keep, rule, protected) == keep).all()
 
 
-@given(ever_sharper_heads(), st.integers(0, 16))
-def test_a_more_selective_head_gets_no_less(impl, scores, keep):
-    assert (impl.head_budgets(scores, keep, "selectivity").diff() >= 0).all()
-
-
-@given(ever_sharper_heads(), st.integers(0, 16))
-def test_a_more_evenly_spread_head_gets_no_less(impl, scores, keep):
-    assert (impl.head_budgets(scores, keep, "entropy").diff() <= 0).all()
+@pytest.mark.parametrize(("rule", "sign"), [("selectivity", 1), ("entropy", -1)])
+@given(scores=ever_sharper_heads(), keep=st.integers(0, 16))
+def test_a_more_selective_or_more_evenly_spread_head_gets_no_less(impl, rule, sign, scores, keep):
+    assert (sign * impl.head_budgets(scores, keep, rule).diff() >= 0).all()
 
 
 @given(ever_sharper_heads())
@@ -72,12 +68,3 @@ def test_entropy_counts_the_tokens_a_head_spreads_over(impl, scores):
 def test_waterfill_counts_the_winners_of_a_common_ranking(impl, scores, keep):
     expected = oracle.count_winners_per_head([fractions(row) for row in scores], 4 * keep)
     assert impl.head_budgets(scores, keep, "waterfill").tolist() == expected
-
-
-def test_a_budget_can_shrink_while_the_total_grows(impl):
-    """Largest remainders: of 9 places in ratio 1 : 12 : 12 the first head gets one, of 12 none."""
-    scores = torch.zeros(3, 32)
-    for head, spread in enumerate((2, 24, 24)):
-        scores[head, :spread] = 1.0
-    assert impl.head_budgets(scores, 3, "entropy").tolist() == [1, 4, 4]
-    assert impl.head_budgets(scores, 4, "entropy").tolist() == [0, 6, 6]

@@ -11,10 +11,6 @@ test_selectivity_is_that_of_the_content_alone
   zeros_of_protected: protected tokens count as scores of 0
   - wide[head] if protected is None else wide[head][~protected[head]]
   + wide[head] if protected is None else wide[head].masked_fill(protected[head], 0)
-test_layers_are_averaged_apart
-  one_mean_for_all: all layers share one mean
-  - average = c.mean(-1, keepdim=True)
-  + average = c.mean()
 vector:weights-are-clipped-last
   clipped_first: clipped before the power
   - return (share**tau).clamp(minimum, maximum)
@@ -34,14 +30,6 @@ test_equal_scores_have_no_selectivity
   noisy_constant: a difference of squares gives equal scores a deviation above 0
   - (content - content.min()).std(correction=0)
   + ((content**2).mean() - content.mean() ** 2).abs().sqrt()
-test_weights_forget_the_size_of_the_selectivity
-  a_mean_of_its_own: a constant is added to selectivities and to their mean
-  - c / average
-  + (c + 1e-3) / (average + 1e-3)
-test_weights_stay_within_the_bounds
-  unclipped: weights are not clipped
-  - (share**tau).clamp(minimum, maximum)
-  + share**tau
 test_a_layer_without_any_selectivity_weighs_one
   unguarded_quotient: 0 / 0 where no head is selective
   - torch.where(average > 0, c / average, 1)
@@ -50,4 +38,14 @@ test_weights_are_not_rounded_before_they_multiply
   rounded_weights: weights are rounded to the dtype of the scores first
   - widen(weights)
   + weights.to(scores.dtype)
+test_a_weight_is_the_clipped_power_of_a_heads_share_of_its_layers_mean
+  unclipped: weights are not clipped
+  - (share**tau).clamp(minimum, maximum)
+  + share**tau
+  a_mean_of_its_own: a constant is added to selectivities and to their mean
+  - c / average
+  + (c + 1e-3) / (average + 1e-3)
+  one_mean_for_all: all layers share one mean
+  - average = c.mean(-1, keepdim=True)
+  + average = c.mean()
 """)

@@ -4,18 +4,6 @@ from spec_tests.mutants.registry import register_mutants
 
 mutant = register_mutants("hubkv/importance_locality")
 mutant("""
-test_a_repeated_sequence_matches_itself_after_every_period
-  correlation_is_biased: sums are divided by n, not by the number of pairs
-  - centred[..., d:]).mean(-1) / variance
-  + centred[..., d:]).sum(-1) / tokens / variance
-test_autocorrelation_ignores_shift_scale_and_direction
-  correlation_off_centre: the mean is not subtracted
-  - values - values.mean(-1, keepdim=True)
-  + values
-test_a_sequence_is_its_own_perfect_match
-  correlation_with_bessel: the variance divides by n - 1
-  - (centred * centred).mean(-1)
-  + ((centred * centred).sum(-1) / (tokens - 1))
 test_a_constant_sequence_has_no_correlation
   correlation_of_nothing: the correlation of a constant sequence is 1
   - torch.where(constant[..., None], 0,
@@ -47,4 +35,14 @@ test_the_series_of_the_content_starts_after_the_sinks_and_what_is_trimmed
   series_with_the_recent: the recent tokens are not removed
   - protected_mask(values.shape[-1], sinks, recent)
   + protected_mask(values.shape[-1], sinks, 0)
+test_autocorrelation_is_the_mean_product_of_pairs_over_the_variance
+  correlation_with_bessel: the variance divides by n - 1
+  - (centred * centred).mean(-1)
+  + ((centred * centred).sum(-1) / (tokens - 1))
+  correlation_off_centre: the mean is not subtracted
+  - values - values.mean(-1, keepdim=True)
+  + values
+  correlation_is_biased: sums are divided by n, not by the number of pairs
+  - centred[..., d:]).mean(-1) / variance
+  + centred[..., d:]).sum(-1) / tokens / variance
 """)

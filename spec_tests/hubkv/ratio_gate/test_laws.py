@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 from spec_tests.accuracy import (
     assert_at_most,
     assert_close,
-    assert_equal,
     assert_rounded_once,
 )
 from spec_tests.hubkv.discount.oracle import fractions
 from spec_tests.hubkv.ratio_gate import oracle
 from spec_tests.hubkv.ratio_gate.strategies import ratios
-from spec_tests.inputs import INPUTS
 from spec_tests.strategies import gaussian_tensor, grid
 
 sixteenths = st.integers(0, 16).map(lambda n: Fraction(n, 16))
@@ -42,19 +40,6 @@ def test_the_gate_mixes_by_the_ratios_power(impl, scores, corrected, ratio, powe
     assert impl.gate(scores, corrected, ratio, power).tolist() == expected
 
 
-@pytest.mark.spec("HubKV-10")
-@given(INPUTS["gate"])
-def test_nothing_is_corrected_at_ratio_zero(impl, x):
-    assert_equal(impl.gate(**{**x, "ratio": 0.0}), x["scores"])
-
-
-@pytest.mark.spec("HubKV-10")
-@given(INPUTS["gate"])
-def test_everything_is_corrected_at_ratio_one(impl, x):
-    found = impl.gate(**{**x, "ratio": 1.0})
-    assert_close(found, x["corrected"], scale=x["scores"].abs())  # s + λ(u − s) rounds
-
-
 @pytest.mark.spec("HubKV-15")
 @given(gaussian_tensor(2, 8), gaussian_tensor(2, 8), ratios)
 def test_the_mixture_is_rounded_once(impl, scores, corrected, ratio):
@@ -76,9 +61,9 @@ def gated(impl, score, corrected, strength):
 
 @pytest.mark.spec("HubKV-16", "HubKV-Prop3")
 @given(sixteenths, quarters, sixteenths, clips, sixteenths, st.booleans())
-def test_the_bound_holds_for_any_weight(impl, score, gamma, strength, clip, place, hub):
+def test_the_bound_holds_for_any_weight(impl, score, gamma, strength, clip, share, hub):
     low, high = clip[0], clip[0] + clip[1]
-    weight = low + place * (high - low)
+    weight = low + share * (high - low)
     z = gated(impl, score, weight * (1 if hub else gamma) * score, strength)
     least, most = oracle.factor_bounds(strength, gamma, low, high)
     assert_at_most(double(least * score), z)

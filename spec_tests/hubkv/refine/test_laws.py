@@ -22,7 +22,6 @@ from spec_tests.hubkv.discount.test_laws import (
 )
 from spec_tests.hubkv.head_calibration.strategies import bounds
 from spec_tests.hubkv.ratio_gate.strategies import powers, ratios
-from spec_tests.hubkv.refine import oracle
 from spec_tests.hubkv.refine.strategies import knobs
 from spec_tests.inputs import INPUTS
 from spec_tests.strategies import grid
@@ -61,15 +60,6 @@ def test_refinement_is_its_four_steps(impl, dtype, x):
     if x["protected"] is not None:
         exact = exact.masked_fill(x["protected"], 1)
     assert_close(impl.hubkv_refine(**{**x, "scores": scores}), exact)
-
-
-@pytest.mark.spec("HubKV-12")
-@given(grid(2, 3, 14), ratios, st.integers(0, 5), st.integers(0, 5))
-def test_protected_ends_might_as_well_not_be_there(impl, scores, ratio, sinks, recent):
-    mask = impl.protected_mask(14, sinks, recent)
-    out = impl.hubkv_refine(scores, ratio, mask.expand(scores.shape))
-    alone = impl.hubkv_refine(scores[..., ~mask], ratio)
-    assert_close(out[..., ~mask], alone.double())
 
 
 @pytest.mark.spec("HubKV-15")
@@ -133,7 +123,11 @@ def test_a_unique_maximum_outranks_its_window_after_all_steps(
 def test_a_heads_weight_cannot_change_what_a_head_keeps_ungated(impl, scores, weight, keep):
     """A head's ranking is that of its discounted scores; the test is exact for a power of two."""
     out = impl.hubkv_refine(scores, 1.0, minimum=weight, maximum=weight)
-    assert_equal(oracle.top_k_mask(out, keep), oracle.top_k_mask(impl.smd(scores), keep))
+    kept, expected = (
+        refined.sort(descending=True, stable=True).indices[..., :keep].sort().values
+        for refined in (out, impl.smd(scores))
+    )
+    assert_equal(kept, expected)
 
 
 @pytest.mark.spec("HubKV-11")
@@ -152,45 +146,6 @@ def test_the_recent_window_is_a_fiftieth_of_the_sequence(impl, tokens, recent):
     assert impl.protected_mask(tokens).sum() == 4 + recent
 
 
-@pytest.mark.spec("HubKV-11")
-def test_a_flat_window_can_exceed_the_budget(impl):
-    """A window of 4096 and four sinks at 32768 tokens, of which 95 % must be evicted."""
-    budget = math.floor((1 - Fraction("0.95")) * 32768)
-    assert impl.protected_mask(32768, 4, 4096).sum() == 4100
-    assert budget == 1638
-    assert impl.protected_mask(32768).sum() < budget
-
-
-def crowded_scores():
-    """Two heads of 200 tokens, 12 protected; the first has 23 isolated hubs of 0.999."""
-    scores = torch.full((2, 200), 0.01)
-    scores[0, 20:135:5] = 0.999
-    scores[1] = 0.5
-    protected = torch.zeros(200, dtype=torch.bool)
-    protected[:4], protected[-8:] = True, True
-    return scores, protected
-
-
-@pytest.mark.spec("HubKV-13")
-def test_content_can_outrank_the_one_of_a_protected_token(impl):
-    """At ratio 0.95 a head of weight 1.2 reaches 1.1805 times its raw scores."""
-    scores, protected = crowded_scores()
-    out = impl.hubkv_refine(scores, 0.95, protected.expand(scores.shape))
-    assert (out[0] > 1.179).sum() == 23
-    assert_at_most(out, torch.tensor(1.1805))
-    kept = oracle.top_k_mask(out[0], 20)
-    assert not (kept & protected).any(), "a plain Top-K spares a protected token after all"
-
-
-@pytest.mark.spec("HubKV-13")
-def test_ranking_by_the_mask_spares_what_the_printed_one_does_not(impl):
-    scores, protected = crowded_scores()
-    out = impl.hubkv_refine(scores, 0.95, protected.expand(scores.shape))
-    kept = oracle.top_k_mask(out[0].masked_fill(protected, torch.inf), 20)
-    assert (kept & protected).sum() == 12
-    assert kept.sum() == 20
-
-
 @pytest.mark.spec("HubKV-Prop3")
 @given(INPUTS["shift_scores"])
 def test_shifted_scores_start_at_zero_and_keep_their_differences(impl, x):
@@ -200,12 +155,3 @@ def test_shifted_scores_start_at_zero_and_keep_their_differences(impl, x):
         assert (out.amin(-1) == 0).all()
     assert_close(out.diff(), scores.double().diff())
     assert_equal(impl.shift_scores(out), out)
-
-
-@pytest.mark.spec("HubKV-Prop3")
-@given(grid(2, 9, low=-8, high=8), st.integers(0, 100))
-def test_shifted_scores_can_be_refined(impl, scores, percent):
-    shifted = impl.shift_scores(scores)
-    out = impl.hubkv_refine(shifted, percent / 100)
-    assert_at_most(torch.zeros(()), out)
-    assert_at_most(out, 1.2 * shifted)

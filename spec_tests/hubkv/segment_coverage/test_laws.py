@@ -30,11 +30,11 @@ def test_gains_sum_to_the_covered_share_in_any_order(impl, x):
 
 @pytest.mark.spec("HubKV-I", "HubKV-Obs1")
 @given(st.integers(1, 12), st.integers(1, 6), st.integers(0, 100))
-def test_an_even_spread_covers_every_segment(impl, segments, each, more):
+def test_an_even_spread_covers_every_segment(impl, segments, per_segment, extra):
     """For multiples of the segments; for other numbers of picks if the context is long enough."""
-    picks = segments * each
-    spread = impl.uniform_spread(picks + more, picks)
-    assert (impl.segment_coverage(spread, picks + more, segments) > 0).sum() == segments
+    picks = segments * per_segment
+    spread = impl.uniform_spread(picks + extra, picks)
+    assert (impl.segment_coverage(spread, picks + extra, segments) > 0).sum() == segments
 
 
 @pytest.mark.spec("HubKV-I", "HubKV-Obs1")

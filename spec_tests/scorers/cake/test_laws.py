@@ -3,7 +3,6 @@
 from functools import partial
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,18 +59,3 @@ def test_the_window_is_protected_and_has_no_score(impl, x):
         assert_equal(scored.protected[row], last.expand_as(scored.protected[row]).clone())
     assert (scored.scores[scored.protected] == 0).all()
     assert (scored.scores >= 0).all()
-
-
-@given(cake())
-def test_a_window_of_queries_is_enough(impl, x):
-    """Earlier queries change nothing, so that a prompt in chunks can drop them."""
-    count, window = x["queries"].shape[-2], x["window"]
-    last = x["queries"][..., max(0, count - window) :, :]
-    earlier = torch.cat([9.0 - x["queries"][..., : max(0, count - window), :], last], -2)
-    own = {name: x[name] for name in ("keys", "window", "valid")}
-    for queries in (last, earlier):
-        found, expected = impl.cake(**x | dict(queries=queries)), impl.cake(**x)
-        assert_close(found.scores, expected.scores.double(), max(1.0, x["gamma"]))
-        assert_equal(found.protected, expected.protected)
-        expected = impl.cake_preference(x["queries"], **own).double()
-        assert_close(impl.cake_preference(queries, **own), expected)

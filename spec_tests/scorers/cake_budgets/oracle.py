@@ -21,8 +21,8 @@ def cascade(wishes: list[int], keep: int, tokens: int, window: int, exact: bool)
             shares = dealt(wishes[:step], (keep - window) * layers, shares)
         elif tokens > keep + window:
             shares = overfilled(wishes[:step], (keep - window) * layers, shares)
-        held = [share + min(window, tokens) for share in shares]
-        out.append(held + [0] * (layers - step))
+        budgets_so_far = [share + min(window, tokens) for share in shares]
+        out.append(budgets_so_far + [0] * (layers - step))
     return out
 
 
@@ -49,6 +49,6 @@ def overfilled(wishes: list[int], total: int, rooms: list[int]) -> list[int]:
     shares = [min(share, most) for share in shares]
     for number in (lambda: cut, lambda: total - sum(shares)):
         open_layers = [layer for layer, share in enumerate(shares) if share < most]
-        for place in range(number() if open_layers else 0):
-            shares[open_layers[place % len(open_layers)]] += 1
+        for number_dealt in range(number() if open_layers else 0):
+            shares[open_layers[number_dealt % len(open_layers)]] += 1
     return [min(share, room) for share, room in zip(shares, rooms, strict=True)]

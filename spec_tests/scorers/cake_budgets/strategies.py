@@ -22,7 +22,7 @@ def cake_budgets(draw, most=14):
     number, power = draw(st.sampled_from([(of_grid, 1), (gaussian_tensor, 1), (of_grid, 4)]))
     rows, beyond = torch.Size(batch).numel(), draw(st.integers(0, most))
     # eviction starts where a prompt is longer than the budget plus the window
-    near = st.sampled_from([2, 1, 3, 5, 0, 8]).map(lambda more: beyond + 2 * window + more)
+    near = st.sampled_from([2, 1, 3, 5, 0, 8]).map(lambda excess: beyond + 2 * window + excess)
     lengths = draw(st.lists(near | st.integers(0, most), min_size=rows, max_size=rows))
     tokens = torch.tensor(lengths, dtype=torch.int64).reshape(batch)
     return dict(

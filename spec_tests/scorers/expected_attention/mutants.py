@@ -22,15 +22,14 @@ vector:a-covariance-is-over-twice-the-width
   covariance_ignored: the covariance is ignored
   - ((key @ covariance) * key).sum(-1) / (2 * width)
   + 0
-test_sinks_are_protected_and_the_rest_scores_as_without_them
+test_sinks_are_protected_and_the_rest_scores_as_without_them_and_padding
+  expected_padding_seen: padding is in the softmax
+  - logits.softmax(-1)
+  + torch.cat([logits.new_zeros(first), logits]).softmax(-1)[first:]
   sinks_shared: sinks are in the softmax
   -         start = first + sinks
   -         protected[row][:, first:start] = True
   +         start, protected[row][:, first : first + sinks] = first, True
-test_a_padded_row_scores_as_it_does_alone
-  expected_padding_seen: padding is in the softmax
-  - logits.softmax(-1)
-  + torch.cat([logits.new_zeros(first), logits]).softmax(-1)[first:]
 vector:the-groups-attention-is-averaged
   expected_group_max: the largest score of a group counts, not the mean
   - start:] += logits.softmax(-1) / group

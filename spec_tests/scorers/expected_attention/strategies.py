@@ -20,12 +20,12 @@ def expected_attention(draw):
     """Inputs with grouped heads; one rotation for all rows, or one each."""
     batch, kv_heads, group = draw(batches), draw(key_heads), draw(groups)
     tokens, width, number = draw(lengths), draw(st.integers(1, 3)), draw(signed_numbers)
-    one, each = draw(number(width, width)), draw(number(*batch, width, width))
+    shared, by_row = draw(number(width, width)), draw(number(*batch, width, width))
     return dict(
         statistics=draw(statistics(batch, kv_heads * group, width, number)),
         keys=draw(number(*batch, kv_heads, tokens, width)),
         values=draw(number(*batch, kv_heads, tokens, width)),
-        rotation=draw(st.sampled_from([one, each])),
+        rotation=draw(st.sampled_from([shared, by_row])),
         sinks=draw(st.integers(0, 5)),
         epsilon=draw(st.sampled_from([0.0, 0.5])),
         valid=draw(masks(batch, tokens)),

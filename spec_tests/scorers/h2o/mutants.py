@@ -5,13 +5,12 @@ from spec_tests.mutants.registry import register_mutants
 mutant = register_mutants("scorers/h2o")
 mutant("""
 test_mass_is_what_every_query_of_the_group_hands_out
-  mass_of_the_layer: mass is summed over all heads of the layer
-  - total[row][h // group, first:seen] +=
-  + total[row][:, first:seen] +=
-test_every_real_query_of_every_head_adds_one
   mean_over_the_group: mass is averaged over the group
   - first:seen] += weights[h, 0]
   + first:seen] += weights[h, 0] / group
+  mass_of_the_layer: mass is summed over all heads of the layer
+  - total[row][h // group, first:seen] +=
+  + total[row][:, first:seen] +=
 scorers/scored/test_laws.py::test_a_padded_row_scores_as_the_row_alone[h2o]
   mass_with_padding: padding is attended to
   - cache, log_sum_exp=log_sum)

@@ -39,19 +39,6 @@ def test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logit(impl, x, beside, shi
     assert_close(mass, exact, float(x["queries"].shape[-3] * x["queries"].shape[-2]))
 
 
-@given(INPUTS["h2o_mass"])
-def test_every_real_query_of_every_head_adds_one(impl, x):
-    mass = impl.h2o_mass(**x)
-    *_, heads, count, _ = x["queries"].shape
-    valid = torch.ones(mass.shape[-1]).bool() if x["valid"] is None else x["valid"]
-    queries = heads * valid[..., valid.shape[-1] - count :].sum(-1)
-    before = torch.zeros(mass.shape[:-1])
-    if (carried := x["mass"]) is not None:
-        before = carried.where(valid[..., None, : carried.shape[-1]], 0).sum(-1)
-    total = before.double().sum(-1) + queries
-    assert_close(mass.double().sum((-2, -1)).to(mass.dtype), total.expand(mass.shape[:-2]))
-
-
 @given(sequences, st.lists(st.integers(0, 8), max_size=4))
 def test_chunks_and_single_steps_add_up_to_the_whole_prompt(impl, x, cuts):
     queries, keys, valid = x["queries"], x["keys"], x["valid"]

@@ -15,13 +15,16 @@ from spec_tests.scorers.padding_masks import (
 )
 from spec_tests.strategies import Refusal, importance, longer, signed_numbers
 
-some = st.sampled_from([(2,), ()])
+nonempty_batches = st.sampled_from([(2,), ()])
 
 
 @st.composite
 def context(draw, busy):
     """Keys with padding, sinks and chunks of any size, and strategies for the other inputs."""
-    batch, sinks = draw(some if busy else batches), draw(st.integers(0, 2 if busy else 4))
+    batch, sinks = (
+        draw(nonempty_batches if busy else batches),
+        draw(st.integers(0, 2 if busy else 4)),
+    )
     kv_heads, group = draw(key_heads.filter(bool) if busy else key_heads), draw(groups)
     tokens, width = draw(lengths), draw(st.integers(1, 3))
     tokens, number = max(tokens, sinks + 1) if busy else tokens, draw(signed_numbers)

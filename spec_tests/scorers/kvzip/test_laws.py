@@ -83,8 +83,8 @@ def test_only_the_chunk_gets_scores_and_the_past_is_never_undone(impl, x):
     assert ((fresh >= 0) & (fresh <= 1)).all()
     for row, first in starts(x):
         start = first + x["sinks"] + x["index"] * x["chunk"]
-        place = torch.arange(fresh.shape[-1])
-        outside = (place < start) | (place >= start + x["chunk"])
+        position = torch.arange(fresh.shape[-1])
+        outside = (position < start) | (position >= start + x["chunk"])
         assert (fresh[row][:, outside] == 0).all()
     if x["past"] is not None:
         assert_equal(impl.kvzip_chunk(**x), torch.maximum(fresh, x["past"]))

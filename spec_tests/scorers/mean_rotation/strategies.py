@@ -12,10 +12,10 @@ from spec_tests.strategies import Refusal, grid
 def mean_rotation(draw):
     """Inputs with any frequencies, and one position for all rows or one each."""
     batch = draw(batches)
-    one, each = draw(st.integers(0, 9)), draw(counts(batch, 9))
+    shared, by_row = draw(st.integers(0, 9)), draw(counts(batch, 9))
     return dict(
         frequencies=draw(grid(draw(st.integers(0, 3)))),
-        start=draw(st.sampled_from([one, each])),
+        start=draw(st.sampled_from([shared, by_row])),
         future=draw(st.sampled_from([1, 2, 5])),
     )
 

@@ -19,6 +19,6 @@ positions = st.integers(0, 40)
 def test_it_is_the_mean_of_the_rotated_vectors(impl, frequencies, start, future, vector):
     mean = impl.mean_rotation(frequencies, start, future)
     angles, exact = frequencies.double().tolist(), vector.double().tolist()
-    each = [oracle.rotated(exact, angles, p) for p in range(start, start + future)]
-    expected = torch.tensor(each, dtype=torch.float64).mean(0)
+    rotations = [oracle.rotated(exact, angles, p) for p in range(start, start + future)]
+    expected = torch.tensor(rotations, dtype=torch.float64).mean(0)
     assert_close(mean.double() @ vector.double(), expected, torch.finfo(torch.float32).eps * 2**52)

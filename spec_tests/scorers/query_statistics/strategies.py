@@ -42,10 +42,10 @@ def query_statistics(draw):
     )
 
 
-some = torch.ones(1, 2, 3, 2)
-counted = QueryStatistics(torch.tensor([2]), torch.tensor([1]), some[:, :, 0], some[:, :, :2])
+ones = torch.ones(1, 2, 3, 2)
+counted = QueryStatistics(torch.tensor([2]), torch.tensor([1]), ones[:, :, 0], ones[:, :, :2])
 # earlier statistics that skipped only some of the sinks
-CORNERS = dict(query_statistics=[dict(queries=some, sinks=2, valid=None, past=counted)])
+CORNERS = dict(query_statistics=[dict(queries=ones, sinks=2, valid=None, past=counted)])
 
 
 generator = torch.Generator().manual_seed(5)

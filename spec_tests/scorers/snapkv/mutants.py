@@ -5,6 +5,9 @@ from spec_tests.mutants.registry import register_mutants
 mutant = register_mutants("scorers/snapkv")
 mutant("""
 test_a_score_is_the_pooled_attention_of_the_window
+  window_at_the_front: the first queries are used, not the last
+  - queries[row][:, -window:]
+  + queries[row][:, :window]
   uncounted_padding: averages at the ends divide by the number of tokens inside
   - around.sum() / kernel
   + around.mean()
@@ -34,10 +37,6 @@ test_the_last_window_of_real_tokens_is_protected_and_scores_nothing
   sentinel_in_the_window: tokens of the window score 1
             protected[row][:, start:] = True
   +         scores[row][:, start:] = 1
-test_queries_before_the_window_say_nothing
-  window_at_the_front: the first queries are used, not the last
-  - queries[row][:, -window:]
-  + queries[row][:, :window]
 test_a_score_is_of_what_the_log_sum_exp_leaves_of_a_logit
   sums_at_the_front: the log-sum-exp is that of the first queries
   - known_of(log_sum_exp, slice(-window, None), row)

@@ -50,12 +50,3 @@ def test_the_last_window_of_real_tokens_is_protected_and_scores_nothing(impl, x)
     last = valid & impl.recent_mask(scores.shape[-1], x["window"])
     assert_equal(protected, last[..., None, :].expand(protected.shape).clone())
     assert (scores[protected] == 0).all()
-
-
-@given(INPUTS["snapkv"])
-def test_queries_before_the_window_say_nothing(impl, x):
-    queries, sums = x["queries"], x["log_sum_exp"]
-    first = max(0, queries.shape[-2] - x["window"])
-    last = dict(queries=queries[..., first:, :])
-    last |= dict(log_sum_exp=None if sums is None else sums[..., first:])
-    assert_close(impl.snapkv(**x | last).scores, impl.snapkv(**x).scores.double())
