@@ -11,7 +11,6 @@ from spec_tests.internal.models.random_model import (
     VOCABULARY,
     attached_model,
     configuration,
-    generate,
     logits_after,
     models,
     new_model,
@@ -134,30 +133,6 @@ def test_a_rotation_that_changes_between_two_calls_is_refused(rope):
     scorer.finish(models.prefill(model, ids[:, :30]), 9)
     with pytest.raises(ValueError, match=f"'{rope}' whose angles change beyond 64 tokens, with 40"):
         scorer.finish(models.prefill(model, ids[:, :40]), 9)
-
-
-def test_what_was_read_at_once_beyond_the_length_goes_on_where_angles_stay():
-    model, ids = rotating_model("longrope")
-    cache = models.prefill(model, ids[:, :90]).cache
-    growing = transformers.DynamicCache()
-    with torch.no_grad():
-        model(input_ids=ids[:, :90], past_key_values=growing)
-        actual, expected = (
-            model(input_ids=ids[:, 90:], past_key_values=past).logits for past in (cache, growing)
-        )
-    assert_equal(actual, expected)
-
-
-def test_a_call_that_is_refused_leaves_the_cache_as_it_was():
-    ids, mask = prompts(3)
-    cache = models.HexTransformersCache(CONFIG, HEX)
-    with pytest.raises(ValueError, match="0, on the left of each row, got 0 after 1 at position"):
-        generate(attached_model("llama"), ids, mask.flip(1), cache)
-    every = torch.ones_like(mask)
-    assert_equal(
-        generate(attached_model("llama"), ids, every, cache),
-        generate(attached_model("llama"), ids, every, models.HexTransformersCache(CONFIG, HEX)),
-    )
 
 
 def test_a_call_that_fails_in_the_middle_leaves_a_cache_that_says_so():
