@@ -19,7 +19,6 @@ from spec_tests.internal.models.random_model import (
 
 IDS = prompts()[0]
 TOKENS = IDS.shape[1]
-IMAGE = 7
 
 
 def model_on_meta():
@@ -33,12 +32,6 @@ def sharded_model():
     model = new_model("llama")
     vars(model)["_tp_size"] = 2
     return model
-
-
-def model_with_images():
-    """Return a model whose configuration has a placeholder token for images."""
-    config = configuration("llama", image_token_id=IMAGE)
-    return transformers.AutoModelForCausalLM.from_config(config).eval()
 
 
 CALL: dict = dict(system="snapkv", input_ids=IDS, ratio=0.5)
@@ -207,18 +200,6 @@ def test_attention_that_is_set_afterwards_is_honoured_or_named():
     models.attach(model)
     assert len(model(LONGER, output_attentions=True).attentions) == 2
     model.generate(LONGER, past_key_values=models.compressed(model, "full", IDS), max_new_tokens=2)
-
-
-@pytest.mark.parametrize("name", ["compressed", "prefill"])
-def test_ids_where_an_image_stands_are_no_text(name):
-    model, ids = model_with_images(), IDS.clone()
-    ids[0, 3] = IMAGE
-    ask = dict(compressed=lambda: models.compressed(model, "snapkv", ids, ratio=0.5))
-    ask["prefill"] = lambda: models.prefill(models.attach(model), ids)
-    with pytest.raises(ValueError, match="must be text, got the model's image_token_id 7"):
-        ask[name]()
-    ids[ids == IMAGE] = IMAGE + 1
-    ask[name]()
 
 
 def test_a_system_is_known_in_capitals():
