@@ -95,18 +95,25 @@ def test_a_call_finds_what_it_is_not_told(call):
         assert_equal(CALLS[call](model, new, mask, prompt.cache).logits, expected)
 
 
-def test_a_rotation_that_changes_between_two_calls_is_refused():
-    rope = dict(rope_type="longrope", rope_theta=1e4, factor=4.0, short_factor=[1.0] * 4)
-    rope |= dict(long_factor=[1.0, 2.0, 4.0, 8.0], original_max_position_embeddings=64)
-    changed = new_model("llama", max_position_embeddings=256, rope_parameters=rope)
+ROPES: dict[str, dict] = {
+    "dynamic": {},
+    "longrope": dict(short_factor=[1.0] * 4, long_factor=[1.0, 2.0, 4.0, 8.0])
+    | dict(original_max_position_embeddings=64),
+}
+
+
+@pytest.mark.parametrize("rope", ROPES)
+def test_a_rotation_that_changes_between_two_calls_is_refused(rope):
+    settings = dict(rope_type=rope, rope_theta=1e4, factor=4.0) | ROPES[rope]
+    changed = new_model("llama", max_position_embeddings=64, rope_parameters=settings)
     model, ids = models.attach(changed), prompts(64)[0].view(1, -1)[:, :100]
     assert torch.isfinite(models.prefill(model, ids).logits).all()
-    with pytest.raises(ValueError, match=r"'longrope' whose angles change beyond 64 .* with 60"):
+    with pytest.raises(ValueError, match=f"'{rope}' whose angles change beyond 64 .* with 60"):
         models.prefill(model, ids, chunk=30)
     assert_equal(models.prefill(model, ids[:, :64], chunk=64).cache.get_seq_length(), 64)
     scorer = models.scorer("kvzip", model, chunk=40)  # which repeats what it read
     scorer.finish(models.prefill(model, ids[:, :30]), 9)
-    with pytest.raises(ValueError, match=r"'longrope' whose angles change beyond 64 .* with 40"):
+    with pytest.raises(ValueError, match=f"'{rope}' whose angles change beyond 64 .* with 40"):
         scorer.finish(models.prefill(model, ids[:, :40]), 9)
 
 

@@ -16,6 +16,7 @@ from spec_tests.internal.models.random_model import (
     transformers,
     word_tokenizer,
 )
+from spec_tests.internal.models.test_images import attached_image_model, prompt
 
 IDS, MASK = prompts()
 SYSTEMS = {
@@ -112,6 +113,14 @@ def test_a_pipeline_compresses():
         answer = pipe(text, **how)[0]["generated_text"]
     assert words(answer)["input_ids"] == expected[TOKENS:].tolist()
     assert pipe(text, **how)[0]["generated_text"] != answer
+
+
+def test_images_are_read():
+    ids, mask, looked = prompt("llava", True, False)
+    cache = models.compressed(attached_image_model("llava"), "snapkv", ids, mask, keep=20, **looked)
+    expected = generate(attached_image_model("llava"), ids, mask, cache, **looked)
+    with models.compressing(attached_image_model("llava"), "snapkv", keep=20):
+        assert torch.equal(generate(attached_image_model("llava"), ids, mask, **looked), expected)
 
 
 def test_threads_share_one_scorer():

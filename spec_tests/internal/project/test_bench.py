@@ -1,14 +1,11 @@
 """The GPU command, tried with small operations on a CPU, and what it shows."""
 
 import json
-import subprocess
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 
-from optimized.bench import agreement, report
+from optimized.bench import report
 
 
 class Bench:
@@ -101,19 +98,3 @@ def test_a_row_holds_all_sides_of_an_operation_and_a_dry_run_is_never_shown(tmp_
     record.about["dry_run"] = False
     record.add(row)
     assert "ragged_attention" in report.gpu_measurements_markdown(file)
-
-
-@pytest.mark.parametrize(("code", "wanted"), [(0, []), (1, ["test_x[optimized-retain]"])])
-def test_the_suite_says_which_tests_of_agreement_fail(monkeypatch, code, wanted):
-    def suite(command, **_):
-        assert "[optimized-retain]" in command[command.index("-k") + 1]
-        cases = "".join(f'<testcase name="{name}"><failure/></testcase>' for name in wanted)
-        file = next(word for word in command if word.startswith("--junitxml="))
-        Path(file.partition("=")[2]).write_text(f'<suite><testcase name="b"/>{cases}</suite>')
-        return SimpleNamespace(returncode=code)
-
-    monkeypatch.setattr(subprocess, "run", suite)
-    assert agreement.failing_tests(["retain"]) == wanted
-    code = 4
-    with pytest.raises(SystemExit):
-        agreement.failing_tests(["retain"])
