@@ -107,7 +107,8 @@ def test_a_kernel_runs_while_the_gpu_of_its_tensors_is_the_current_one():
     with patch.object(torch.cuda, "device", Entered), is_cuda, trusted():
         assert row("smd")(second, protected=protected) == "kernel"
         assert row("smd")(torch.ones(3)) == "vectorised"
-        assert entered == [second.device]
+        assert row("refine")(Scored(second, protected), None, keep=2) == "kernel"
+        assert entered == [second.device] * 2
         assert row("smd")(first, protected=protected) == "vectorised", "torch refuses two GPUs"
 
 

@@ -157,6 +157,7 @@ CALLS = [
     *(case(f"be one that {name} watched", finish_another_prompt, name) for name in WATCHING),
     case(ROTATES, compress, "expected_attention", "gpt_oss", **HALF),
     case(ROTATES, compress, "expected_attention", "minicpm3", **HALF),
+    case("chunk must be >= 1, got 0", models.prefill, LLAMA, IDS, chunk=0),
     case("dropout must be 0, got 0.5: call `model.eval()`", drop_out),
     case(FLAGS, call, ZEROS, 2),
     case(FLAGS, models.compressed, LLAMA, "full", prompts(2)[0], SHARES),
