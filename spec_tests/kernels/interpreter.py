@@ -31,8 +31,8 @@ def patch_once() -> None:
     """Patch Triton's language for the interpreter once, with caches and stricter checks.
 
     Unpatched, the interpreter patches the language in every call of a device function, and rebuilds
-    the type of every value. It also derives the result type of every pair of values, and checks
-    integers for overflow. It rounds the product of a fused multiply-add, which a GPU does not.
+    the type of every value. It also checks integers for overflow. It rounds the product of a fused
+    multiply-add, which a GPU does not.
     """
     if not hasattr(interpreter._patch_lang, "__wrapped__"):
         interpreter._patch_attr = interpreted
@@ -43,7 +43,6 @@ def patch_once() -> None:
             found.get(kind.name) or found.setdefault(kind.name, find(kind))
         )
         remember_shapes()
-        remember_operands()
         builder = interpreter.interpreter_builder
         builder.options = replace(builder.options, sanitize_overflow=False)
         builder.create_fma = fused
@@ -111,52 +110,6 @@ def interpreted(home: Any, name: str, member: Any, _: Any, scope: Any) -> None:
     else:
         semantic = dict(_semantic=interpreter.interpreter_semantic)
         scope.set_attr(home, name, lambda *args, **named: member(*args, **named | semantic))
-
-
-def remember_operands() -> None:
-    """Cache which pairs of operands need no cast, and the tensors made from constants."""
-    semantic: Any = TritonSemantic
-    tensor: Any = tl.tensor
-    check, make = semantic.binary_op_type_checking_impl, semantic.to_tensor
-    constants: dict[Any, Any] = {}
-
-    @wraps(check)
-    def checked(self: Any, lhs: Any, rhs: Any, *how: bool) -> tuple[Any, Any]:
-        if type(lhs) is not tensor:
-            return check(self, lhs, rhs, *how)
-        both = type(rhs) is tensor
-        key = (lhs.dtype.name, rhs.dtype.name, how) if both else (lhs.type.name, exactly(rhs), how)
-        if key in constants:
-            return self.broadcast_impl_value(lhs, rhs) if both else (lhs, constants[key])
-        left, right = check(self, lhs, rhs, *how)
-        if both and left.dtype is lhs.dtype and right.dtype is rhs.dtype:
-            constants[key] = None
-        elif not both and left is lhs:
-            constants[key] = shared(right)
-        return left, right
-
-    @wraps(make)
-    def made(self: Any, x: Any, check_type: bool = True) -> Any:
-        value = x.value if type(x) is tl.constexpr else x
-        if type(value) not in (int, float):
-            return make(self, x, check_type)
-        key = exactly(value)
-        if key not in constants:
-            constants[key] = shared(make(self, value))
-        return constants[key]
-
-    semantic.binary_op_type_checking_impl, semantic.to_tensor = checked, made
-
-
-def exactly(number: Any) -> tuple[type, Any]:
-    """Return a key that is unique to a number: -0 and 0 differ, and so do 1 and 1.0."""
-    return type(number), number.hex() if type(number) is float else number
-
-
-def shared(constant: Any) -> Any:
-    """Return a tensor after making its memory read-only, since calls share it."""
-    constant.handle.data.flags.writeable = False
-    return constant
 
 
 def remember_shapes() -> None:

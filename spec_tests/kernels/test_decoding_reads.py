@@ -62,15 +62,15 @@ def generate(cache, ids, mask):
     model().generate(ids, attention_mask=mask, past_key_values=cache, **how)
 
 
-def one_by_one(cache, ids, mask, count=NEW, positions=None):
+def one_by_one(cache, ids, mask):
     """Decode by calls of the model, with masks and positions."""
     token, prompt_length = ids[:, :1], mask.shape[1]
-    seen = mask.new_ones(2, cache.get_seq_length() + count)
+    seen = mask.new_ones(2, cache.get_seq_length() + NEW)
     seen[:, :prompt_length] = mask[:, : seen.shape[1]]
     for stop in range(cache.get_seq_length() + 1, seen.shape[1] + 1):
         shown = seen[:, :stop]
-        own = (shown.cumsum(1) - 1)[:, -1:] if positions is None else positions
-        step = dict(input_ids=token, attention_mask=shown, position_ids=own)
+        positions = (shown.cumsum(1) - 1)[:, -1:]
+        step = dict(input_ids=token, attention_mask=shown, position_ids=positions)
         with torch.no_grad():
             token = model()(**step, past_key_values=cache).logits[:, -1:].argmax(-1)
 
@@ -102,27 +102,3 @@ def test_no_step_after_the_first_waits_for_a_value(system, padded):
     assert len(later) == NEW - 1
     waits = {step: lines for step, lines in enumerate(later, 1) if lines}
     assert waits.keys() <= COMPRESSING.get(system, {*()}), waits
-
-
-@pytest.mark.parametrize("system", ["snapkv@head", "hex"])
-def test_what_contradicts_a_cache_is_refused_at_the_first_step(system):
-    """Later steps on a GPU look only at the shape of a mask, later steps on a CPU at its values."""
-    ids, mask = prompt(padded=False)
-    hidden = mask.clone()
-    hidden[0, 3] = 0
-    cache = filled(system, padded=False)
-    step = partial(one_by_one, cache, ids, count=1)
-    refused = pytest.raises(ValueError, match="attention_mask must")
-    with reads_as_if_on_gpu():
-        with refused:
-            step(mask=hidden)
-        with refused:
-            generate(cache, torch.cat([ids, ids[:, :1]], 1), torch.cat([hidden, mask[:, :1]], 1))
-        with pytest.raises(ValueError, match="position_ids must"):
-            step(mask=mask, positions=torch.tensor([[7]]))
-        for _ in range(2):
-            step(mask=mask)
-        with refused:
-            model()(ids[:, :1], attention_mask=mask[:, 1:], past_key_values=cache)
-    with refused:
-        step(mask=hidden)

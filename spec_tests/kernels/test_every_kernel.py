@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-import triton
-import triton.language as tl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,20 +48,6 @@ def test_heads_weigh_alike_where_squares_of_their_scores_underflow(scale):
     for kv in (reference, optimized, kernels):
         refined, small = (kv.hubkv_refine(scores=scores * x, **given) for x in (1, scale))
         torch.testing.assert_close(small / scale, refined)
-
-
-@triton.jit
-def raced(target):
-    tl.store(target, tl.program_id(0) * 12 + tl.program_id(1) * 4 + tl.program_id(2))
-
-
-def test_a_race_between_programs_is_seen():
-    target, grid = torch.zeros(1, dtype=torch.int32), (2, 3, 4)
-    raced[grid](target)
-    assert target.item() == 23, "the last program wins"
-    with programs_in_order(ORDERS["backwards"]):
-        raced[grid](target)
-    assert target.item() == 0, "which now is the first"
 
 
 def test_a_copy_of_the_kernels_that_tells_no_lie_agrees():

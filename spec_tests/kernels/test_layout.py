@@ -38,11 +38,6 @@ def test_what_is_remembered_is_known_before_it_is_copied_to_a_gpu(name):
     assert 0 < operators.count <= len([*tensors(found)]), "more than copies"
 
 
-def test_what_is_remembered_is_not_of_a_callers_default_device():
-    with torch.device("meta"):
-        assert {tensor.device for tensor in tensors(fields.__wrapped__(3))} == {CPU}
-
-
 every_layout = pytest.mark.parametrize("layout", [PackedCache, StackedCache])
 
 

@@ -2,14 +2,14 @@
 
 from collections import defaultdict
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
 
 import optimized
 from optimized import kernels, vector
-from optimized.bench.launch_recorder import Launch, launched, recorded
+from optimized.bench.launch_recorder import launched, recorded
 from optimized.bench.machine_code import source
 from optimized.bench.operations import (
     empty,
@@ -25,8 +25,6 @@ from optimized.hex_packed_layout import TILE, PackedCache
 from optimized.kernels.hex._packed_decode_step import decode_packed
 from reference.contract.enforce import trusted
 from spec_tests.kernels.interpreter import as_on_gpu
-
-triton = pytest.importorskip("triton")
 
 STEPS = 200
 LENGTHS = [*range(61, 131), *(2**k + rest for k in (8, 9, 12, 15, 18) for rest in (-1, 0, 1, 16))]
@@ -72,7 +70,6 @@ GROWING: dict[str, Any] = {
         "hubkv_refine", (8, n), shielded=False, ratio=0.5
     ),
     "retain, head": lambda n: scored("retain", (5, 2, 8, n), keep=50, scope="head"),
-    "retain, float32": lambda n: scored("retain", (8, n), torch.float32, keep=50, scope="layer"),
     "evict": eviction,
     "graphkv_refine": graph,
     "ragged_attention": ragged,
@@ -100,40 +97,6 @@ def test_no_kernel_is_compiled_anew_as_a_length_grows(name):
     late = LENGTHS.index(65) if name in PROMPTS else 0
     assert found
     assert all(len(steps) <= 2 and {*steps} <= {0, late} for steps in found.values()), found
-
-
-class Sizes(NamedTuple):
-    """A record of one tensor and two integers."""
-
-    tensor: torch.Tensor
-    size: int
-    other: int
-
-
-@triton.jit(do_not_specialize=["general", "sizes"])
-def specialised(tensor, size, general, sizes, CONSTANT: triton.language.constexpr):
-    """Take arguments of all kinds."""
-
-
-@pytest.mark.parametrize("size", [1, 16, 17])
-@pytest.mark.parametrize("start", [0, 3])
-def test_kernels_are_specialised_as_by_the_launcher_of_triton(size, start):
-    jit = pytest.importorskip("triton.runtime.jit")
-    compiler = pytest.importorskip("triton.backends.nvidia.compiler")
-    tensor = torch.zeros(64)[start:]
-    given = dict(tensor=tensor, size=size, general=size, sizes=Sizes(tensor, size, 32))
-    made = source(Launch(specialised, (1,), given | dict(CONSTANT=size), {}))
-    signature, constants = dict(made.signature), dict(made.constants)
-    for argument, (name, value) in enumerate(given.items()):
-        kinds, keys = jit.native_specialize_impl(
-            compiler.CUDABackend, value, False, name not in ("general", "sizes"), True
-        )
-        record = name == "sizes"
-        assert (tuple(signature[name]) if record else signature[name]) == kinds
-        for i, key in enumerate(keys if record else [keys]):
-            index = (argument, i) if record else (argument,)
-            assert (index in made.aligned) == (key == "D")
-            assert constants.get(index) == (key if isinstance(key, int) else None)
 
 
 def hex_steps(config):

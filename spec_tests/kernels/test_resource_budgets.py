@@ -5,11 +5,9 @@ from itertools import repeat
 from unittest.mock import Mock
 
 import pytest
-import torch
 
 from optimized import kernels
 from optimized.bench import aot, machine_code, operations
-from optimized.bench.launch_recorder import Operators
 from optimized.bench.machine_code import SHARED, KernelResources
 from optimized.bench.operations import compiled_operations
 from optimized.bench.report import ROOT
@@ -55,19 +53,6 @@ def test_what_spills_or_does_not_fit_or_compile_is_a_miss(
     assert all(f"on {name} " in line for name, line in zip(misses, missed, strict=True))
     over = [line for line in lines if line.startswith("OVER")]
     assert len(over) == (1 + len(words)) * (triton == "3.6.0")
-
-
-def test_operators_are_counted_that_write_to_memory_of_the_device():
-    with Operators(torch.device("meta")) as operators:
-        x = torch.empty(4, 4, device="meta")
-        x.T[1:].unsqueeze(0)
-        x.new_empty(3)
-        torch.ones(3).add_(1)
-        assert operators.count == 0
-        torch.mm(x, x)
-        x.add_(1)
-        x.T.contiguous().split(2)
-    assert operators.count == 3
 
 
 def test_ci_compiles_with_the_triton_whose_spills_are_misses():

@@ -9,13 +9,14 @@ from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.internal.models.random_model import (
     PADDING,
     TOKENS,
+    attached_model,
     logits_after,
     models,
     new_model,
     prompts,
     read,
 )
-from spec_tests.internal.models.test_laws import attached, batch
+from spec_tests.internal.models.test_laws import HEX, attached, batch
 
 SCORES = torch.rand(2, 2, 2, TOKENS, generator=torch.Generator().manual_seed(0))
 """Of every layer, row, head and token."""
@@ -117,6 +118,22 @@ def test_the_scores_of_what_is_left_select_the_heavy_hitters_of_hex():
         stored = reference.compress(left.keys, left.values, scored, store=store)
         assert isinstance(stored, reference.HexCache)
         assert_equal(layer.held[0].blocks[0].dynamic, stored.blocks[0].dynamic)
+
+
+@pytest.mark.parametrize("compressor", ["compress", "hubkv_compress", "graphkv_compress"])
+def test_refined_scores_name_the_tokens_that_hex_keeps(compressor):
+    ids, model = prompts(3)[0], attached_model("llama")
+    scorer = models.scorer("h2o", model, recent=0)
+    prompt = models.prefill(model, ids[:, :TOKENS], watch=[scorer.watch])
+    scored = scorer.finish(prompt, TOKENS).scored
+    settings, how = HEX._replace(recent=0), dict(ratio=0.75, refinement=optimized.HubSettings())
+    how |= dict(sinks=2, recent=0) if compressor == "hubkv_compress" else {}
+    how |= dict(refinement=optimized.GraphSettings(4)) if compressor == "graphkv_compress" else {}
+    chosen = getattr(optimized, compressor)
+    cache = models.HexTransformersCache.of_prompt(prompt, scored, chosen, settings, **how)
+    kept = [stored.held.blocks[0].dynamic for stored in cache.layers]
+    count = TOKENS // 4 + (2 if compressor == "hubkv_compress" else 0)
+    assert all((layer.sum(-1) == count).all() for layer in kept)
 
 
 @every_store

@@ -31,10 +31,10 @@ PLACED = TILED | dict(num_position_embeddings=16)
 STACKED = PLACED | dict(deepstack_visual_indexes=[0])
 LAYERS = SIZES | dict(num_hidden_layers=2, num_attention_heads=2, patch_size=4)
 CLIP = LAYERS | dict(model_type="clip_vision_model", image_size=8)
-PIXTRAL = LAYERS | dict(model_type="pixtral", image_size=16, head_dim=16)
 QWEN = dict(image_token_id=IMAGE, video_token_id=IMAGE + 1)
 QWEN |= dict(vision_start_token_id=START, vision_end_token_id=END)
 LLAVA = dict(image_token_index=IMAGE, vision_feature_layer=-1)
+LLAVA |= dict(vision_feature_select_strategy="default")
 
 
 def both(text: dict, vision: dict, **others) -> dict:
@@ -48,12 +48,7 @@ CONFIGS = {
     "qwen3_5": both(
         LINEAR | dict(rope_parameters=MIXED | dict(partial_rotary_factor=1.0)), PLACED, **QWEN
     ),
-    "llava": both(
-        dict(model_type="llama"), CLIP, **LLAVA, vision_feature_select_strategy="default"
-    ),
-    "mistral3": both(
-        dict(model_type="mistral", sliding_window=None), PIXTRAL, **LLAVA, spatial_merge_size=2
-    ),
+    "llava": both(dict(model_type="llama"), CLIP, **LLAVA),
 }
 
 
@@ -86,10 +81,7 @@ def prompt(kind: str, images: bool, padded: bool, count: int = TOKENS):
             looked["image_grid_thw"] = torch.tensor([[1, 4, 4]] * 2)
             looked["mm_token_type_ids"] = (ids == IMAGE).long()[:, :count]
         else:
-            side = 16 if kind == "mistral3" else 8
-            looked["pixel_values"] = torch.randn(2, 3, side, side, generator=draw)
-        if kind == "mistral3":
-            looked["image_sizes"] = torch.tensor([[16, 16]] * 2)
+            looked["pixel_values"] = torch.randn(2, 3, 8, 8, generator=draw)
     return ids[:, :count], mask[:, :count], looked
 
 

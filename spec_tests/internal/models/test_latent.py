@@ -87,18 +87,3 @@ def test_a_copied_or_detached_model_expands_rows_by_itself():
     models.detach(twin)
     assert_equal(generate(twin, ids, mask), expected)
     assert not any("expand_kv" in vars(layer) for layer in twin.modules())
-
-
-def test_a_bias_where_rows_are_expanded_moves_no_score():
-    biased, (ids, mask) = deepcopy(stock_model(KIND)), prompts()
-    for layer in biased.model.layers:
-        plain = layer.self_attn.kv_b_proj
-        layer.self_attn.kv_b_proj = torch.nn.Linear(plain.in_features, plain.out_features)
-        with torch.no_grad():
-            layer.self_attn.kv_b_proj.weight.copy_(plain.weight)
-            layer.self_attn.kv_b_proj.bias.fill_(2.0)
-    seen = attention_of_the_model(ids, mask, biased)
-    scorer = models.scorer("h2o", models.attach(biased))
-    prompt = models.prefill(biased, ids, mask, watch=[scorer.watch])
-    for layer, (queries, keys) in zip(scorer.finish(prompt, 14).scored, seen, strict=True):
-        assert_as_accurate(layer.scores, mass, dict(queries=queries, keys=keys, valid=mask.bool()))

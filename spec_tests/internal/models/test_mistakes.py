@@ -10,7 +10,6 @@ from optimized.models import argument_checks as checks
 from spec_tests.internal.models.random_model import (
     attached_model,
     configuration,
-    generate,
     models,
     new_model,
     prompts,
@@ -20,7 +19,6 @@ from spec_tests.internal.models.random_model import (
 
 IDS = prompts()[0]
 TOKENS = IDS.shape[1]
-IMAGE = 7
 
 
 def model_on_meta():
@@ -36,12 +34,6 @@ def sharded_model():
     return model
 
 
-def model_with_images():
-    """Return a model whose configuration has a placeholder token for images."""
-    config = configuration("llama", image_token_id=IMAGE)
-    return transformers.AutoModelForCausalLM.from_config(config).eval()
-
-
 CALL: dict = dict(system="snapkv", input_ids=IDS, ratio=0.5)
 # What the message says, and what differs from `compressed(model, "snapkv", ids, ratio=0.5)`.
 OF_TYPE: dict[str, dict] = {
@@ -52,23 +44,16 @@ OF_TYPE: dict[str, dict] = {
     "got 'xyz': options are ratio, keep, interval, refined, settings": dict(xyz=1),
     "must be given: `compressed(model, system, **tokenizer(text": dict(input_ids=None),
     "got a torch.int64 tensor: pass ids after it, `compressed(model, ": dict(system=IDS),
-    "got dict: pass inputs after it, `compressed(model, ": dict(system=dict(input_ids=IDS)),
     "got LlamaForCausalLM: pass the model before it": dict(system=stock_model("llama")),
     "a dictionary, such as {'window': 16}, got ['window']": dict(settings=["window"]),
-    "window must be an integer, got '8'": dict(settings={"window": "8"}),
     "the tokenizer object of the model as tokenizer, got 'gpt2'": dict(
         system="kvzip", settings={"tokenizer": "gpt2"}
     ),
-    "got 'hubkv': settings are given as `HubSettings(gamma=0.9)`": dict(refined="hubkv"),
     "a head keeps, got 10.5: the share that is removed is": dict(ratio=None, keep=10.5),
-    "must be the module `reference` or `optimized`, got 'reference'": dict(kv="reference"),
-    "must be a tensor, got ndarray": dict(attention_mask=prompts()[1].numpy()),
-    "system must be a name, a Scorer or a HexConfig, got 3": dict(system=3),
 }
 HEAVY: dict = dict(system="h2o", ratio=None, keep=8, interval=4)
 OF_VALUE: dict[str, dict] = {
     "got 'kvzip+hubvk': did you mean 'kvzip+hubkv'?": dict(system="kvzip+hubvk"),
-    "got 'snap-kv': did you mean 'snapkv'?": dict(system="snap-kv"),
     "must be given one of ratio and keep, got ratio=None and keep=None": dict(ratio=None),
     "must be given one of ratio and keep, got ratio=0.5 and keep=8": dict(keep=8),
     "neither ratio nor keep, got ratio=0.5 and keep=None: it evicts": dict(system="hex-4"),
@@ -78,21 +63,16 @@ OF_VALUE: dict[str, dict] = {
     "got BatchEncoding: unpack what a tokenizer returns": dict(
         input_ids=transformers.BatchEncoding(dict(input_ids=IDS))
     ),
-    "(batch, tokens), not empty, got (2, 24), torch.bool": dict(input_ids=IDS.bool()),
     "got 0 after 1 at position 19: set `tokenizer.padding_side = 'left'`": dict(
         attention_mask=prompts()[1].flip(-1)
     ),
-    "reading must be one of 'letter', 'remedied', got": dict(reading="literal"),
     "settings of kivi-2 must be left out, got window": dict(
         system="kivi-2", ratio=None, settings={"window": 8}
     ),
     "one of kernel, pooling, window, got 'widow': did you mean": dict(settings={"widow": 8}),
-    "got 'kivi4': did you mean 'kivi-4'?": dict(system="snapkv>kivi4"),
-    "keep must have one entry for each of 2 layers, got 1": dict(ratio=None, keep=[8]),
     "got 'snapkv@heads': snapkv has @head, @layer, @model": dict(system="snapkv@heads"),
     "must be one of 'fastkvzip', 'h2o', 'knorm', 'streaming_llm', got": HEAVY
     | dict(system="snapkv"),
-    "interval must be >= 1, got 0": HEAVY | dict(interval=0),
     "interval must be None for 'knorm+hubkv', got 4: negative": HEAVY | dict(system="knorm+hubkv"),
     "chunk must be None with an interval, got 8: the prompt is read": HEAVY | dict(chunk=8),
     "interval must be None for 'hex-4', got 4: codes are not": HEAVY | dict(system="hex-4"),
@@ -107,9 +87,6 @@ OF_VALUE: dict[str, dict] = {
     ),
     "refined.kind must be 'kk', 'kv' or 'vv' for 'h2o', got 'qk'": HEAVY
     | dict(refined=optimized.GraphSettings(8, kind="qk")),
-    "holds data, got meta: `input_ids.to(model.device)`": dict(input_ids=IDS.to("meta")),
-    "system must be a known name, got 'snapkv+hub'": dict(system="snapkv+hub"),
-    "keep must be >= 1, got 0": dict(ratio=None, keep=0),
     "h2o with an interval must be left out, got recent": HEAVY | dict(settings={"recent": 5}),
     "must be None for 'kcvt-3', which has no scores to refine, got HubSettings": dict(
         system="kcvt-3", ratio=None, refined=optimized.HubSettings()
@@ -117,19 +94,16 @@ OF_VALUE: dict[str, dict] = {
     "settings of graphkv for 'snapkv+graphkv', got settings of hubkv": dict(
         system="snapkv+graphkv", refined=optimized.HubSettings()
     ),
-    "ratio must be at least 0 and below 1, got 1.0": dict(ratio=[0.5, 1.0]),
     "which shares the budget among layers itself": dict(
         system="pyramidkv", ratio=None, keep=[4, 4]
     ),
     "must be one number with an interval, got one per layer": HEAVY | dict(keep=[4, 4]),
     "system must evict before '>', got 'gear>kivi-4'": dict(system="gear>kivi-4"),
-    "interval must be None for 'h2o>kivi-4'": HEAVY | dict(system="h2o>kivi-4"),
     "_replace(near=True)` in place of 'hex-3'": dict(system="hex-3", ratio=None),
 }
 NO_MODEL: dict = {
     "got 'meta-llama/Llama-3.2-1B'": lambda: "meta-llama/Llama-3.2-1B",
     "got LlamaModel: load it with `AutoModelForCausalLM": lambda: stock_model("llama").model,
-    "LlamaForCausalLM'>: load it with": lambda: transformers.LlamaForCausalLM,
 }
 UNUSABLE: dict = {
     "model must be whole in one process, got weights that are sharded over ranks": sharded_model,
@@ -140,9 +114,6 @@ LATER: dict = {
     "with the 24 tokens that the cache has seen, got 4 in all": dict(inputs=LONGER[:, TOKENS:]),
     "with the tokens that the cache has seen, got others": dict(inputs=LONGER.flip(1)),
     "seen, padding included, got another: pass the mask to": dict(attention_mask=prompts(4)[1]),
-    "padding included, got another: pass the mask to `compressed`, too": dict(
-        inputs=IDS, attention_mask=prompts()[1]
-    ),
     "have a flag for each of the 28 ids, got 5": dict(attention_mask=torch.ones(2, 5)),
     "must be 1 at the last token of each row, got 0: pad questions": dict(
         attention_mask=torch.ones_like(LONGER) - torch.eye(1, 28).flip(1).long()
@@ -150,15 +121,12 @@ LATER: dict = {
     "must be False over a cache of this package, got True: evicted": dict(
         output_attentions=True, return_dict_in_generate=True
     ),
-    "must be True with a cache in past_key_values, got False": dict(use_cache=False),
-    "(used to initialize certain caches) and `past_key": dict(cache_implementation="static"),
     "must have the cache's batch size 2, got 3: `cache.batch_repeat_interleave`": dict(
         inputs=torch.cat([LONGER, LONGER[:1]])
     ),
 }
 POSITIONS: dict = {
     "at 24, got 0: leave position_ids out, or continue from": torch.arange(4)[None],
-    "at 26, got 0: sequences that are packed into one": torch.tensor([[24, 25, 0, 1]]),
     "at 24, got 26: tokens are left out; a model called": torch.arange(26, 30)[None],
 }
 
@@ -180,7 +148,7 @@ def test_what_is_no_model_is_told_what_is_one(says):
 @pytest.mark.parametrize("says", LATER)
 def test_a_mistake_in_the_second_line_is_told_what_is_right(says):
     cache = models.compressed(attached_model("llama"), "full", IDS)
-    with pytest.raises(ValueError, match=r"must|unsupported") as error:
+    with pytest.raises(ValueError, match="must") as error:
         attached_model("llama").generate(
             **dict(inputs=LONGER) | LATER[says], past_key_values=cache, max_new_tokens=2
         )
@@ -223,13 +191,6 @@ def test_a_mask_that_generate_is_not_given_is_missed():
         attached_model("llama").generate(ids, past_key_values=cache, max_new_tokens=2)
 
 
-def test_a_model_that_is_converted_afterwards_does_not_fit_its_cache():
-    model = new_model("llama").half().float()  # half precision changes no number
-    cache = models.compressed(model, "full", IDS)
-    with pytest.raises(ValueError, match=r"type of the cache, torch.float32, got torch.float16"):
-        model.half()(LONGER[:, TOKENS:], past_key_values=cache)
-
-
 def test_attention_that_is_set_afterwards_is_honoured_or_named():
     model = new_model("llama")
     cache = models.compressed(model, "full", IDS)
@@ -239,35 +200,6 @@ def test_attention_that_is_set_afterwards_is_honoured_or_named():
     models.attach(model)
     assert len(model(LONGER, output_attentions=True).attentions) == 2
     model.generate(LONGER, past_key_values=models.compressed(model, "full", IDS), max_new_tokens=2)
-
-
-@pytest.mark.parametrize("layers", [1, 3])
-def test_a_cache_of_another_depth_is_refused(layers):
-    settings = optimized.HexConfig(density=0.0, block=8, recent=2)
-    cache = models.HexTransformersCache(configuration("llama", num_hidden_layers=layers), settings)
-    with pytest.raises(ValueError, match=f"must have 2 layers, as the model has, got {layers}"):
-        attached_model("llama").generate(LONGER, past_key_values=cache, max_new_tokens=2)
-
-
-def test_a_model_whose_weights_are_put_away_is_served():
-    accelerate = pytest.importorskip("accelerate")
-    model = new_model("llama")
-    expected = generate(model, LONGER, torch.ones_like(LONGER))
-    model = accelerate.cpu_offload(model, torch.device("cpu"))
-    cache = models.compressed(model, "full", IDS)
-    assert torch.equal(generate(model, LONGER, torch.ones_like(LONGER), cache), expected)
-
-
-@pytest.mark.parametrize("name", ["compressed", "prefill"])
-def test_ids_where_an_image_stands_are_no_text(name):
-    model, ids = model_with_images(), IDS.clone()
-    ids[0, 3] = IMAGE
-    ask = dict(compressed=lambda: models.compressed(model, "snapkv", ids, ratio=0.5))
-    ask["prefill"] = lambda: models.prefill(models.attach(model), ids)
-    with pytest.raises(ValueError, match="must be text, got the model's image_token_id 7"):
-        ask[name]()
-    ids[ids == IMAGE] = IMAGE + 1
-    ask[name]()
 
 
 def test_a_system_is_known_in_capitals():

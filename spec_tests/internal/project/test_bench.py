@@ -1,18 +1,11 @@
 """The GPU command, tried with small operations on a CPU, and what it shows."""
 
 import json
-import re
-import subprocess
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 
-from optimized.bench import agreement, report
-from spec_tests.index import ROOT
-
-PAGE = ROOT / "docs/performance.md"
+from optimized.bench import report
 
 
 class Bench:
@@ -22,7 +15,7 @@ class Bench:
         from optimized.bench.operations import Operation, OperationInputs
 
         self.gpu, self.file, self.done, self.code = gpu, file, [], "a"
-        self.apart, self.failing = set[str](), dict[str, BaseException]()
+        self.failing = dict[str, BaseException]()
 
         def operation(step, name, shape):
             def kernel(x):
@@ -37,7 +30,7 @@ class Bench:
         few = [operation("select", "retain", shape) for shape in ("[4]", "[5]")]
         few.append(operation("evict", "evict", "[4]"))
         patch.setattr(gpu, "operations", lambda _: few)
-        patch.setattr(gpu, "disagreeing", lambda _: self.done.append("agreement") or self.apart)
+        patch.setattr(gpu, "disagreeing", lambda _: self.done.append("agreement") or set())
         patch.setattr(gpu, "digest", lambda *_: self.code)
 
     def __call__(self, *words):
@@ -77,36 +70,12 @@ def test_a_run_goes_on_where_one_was_cut_short_and_measures_again_what_is_asked_
     assert len(bench.rows) == 2
 
 
-def test_a_text_that_no_row_holds_is_refused_with_those_there_are(bench, capsys):
-    with pytest.raises(SystemExit):
-        bench("select", "--only", "HEX-5")
-    said = capsys.readouterr().err
-    assert re.search(r"'HEX-5'; there are\s+retain \[4\]\s+retain \[5\]$", said.strip())
-
-
 def test_a_row_that_fails_is_written_and_ends_the_run_amiss_after_the_others(bench):
     bench.failing["retain"] = torch.OutOfMemoryError("no room")
     for _ in range(2):  # a failed row in the file fails again
         with pytest.raises(SystemExit, match=r"retain \[4\].*no room\n.*retain \[5\]"):
             bench("select", "evict")
         assert bench.rows == [["retain [4]", "retain [5]", "evict [4]"]]
-
-
-def test_what_does_not_agree_is_not_measured_and_the_rest_is(bench):
-    bench.apart = {"retain"}
-    with pytest.raises(SystemExit, match=r"retain \[4\] does not agree"):
-        bench()
-    assert {*bench.done} == {"agreement", "evict [4]"}
-    bench.apart = set()
-    assert bench("select") == ["agreement", "retain [4]", "retain [5]"]
-
-
-def test_a_run_out_of_time_names_what_is_left_and_the_next_goes_on(bench, capsys):
-    bench("--only", "retain [4]")
-    assert bench("--seconds", "0") == []
-    said = capsys.readouterr().out
-    assert said.endswith("goes on with 2 rows:\n  retain [5]\n  evict [4]\n")
-    assert bench() == ["retain [5]", "evict [4]"]
 
 
 def test_a_row_holds_all_sides_of_an_operation_and_a_dry_run_is_never_shown(tmp_path):
@@ -129,29 +98,3 @@ def test_a_row_holds_all_sides_of_an_operation_and_a_dry_run_is_never_shown(tmp_
     record.about["dry_run"] = False
     record.add(row)
     assert "ragged_attention" in report.gpu_measurements_markdown(file)
-
-
-def test_the_page_lists_the_steps_in_the_order_of_measurement():
-    pytest.importorskip("triton")
-    from optimized.bench.operations import operations
-
-    steps = [operation.step for operation in operations(small=False)]
-    order = [step for step, before in zip(steps, ["", *steps], strict=False) if step != before]
-    listed = PAGE.read_text().partition("come first:")[2].partition("A figure is")[0]
-    assert re.findall(r"`(\w+)`: ", listed) == order
-
-
-@pytest.mark.parametrize(("code", "wanted"), [(0, []), (1, ["test_x[optimized-retain]"])])
-def test_the_suite_says_which_tests_of_agreement_fail(monkeypatch, code, wanted):
-    def suite(command, **_):
-        assert "[optimized-retain]" in command[command.index("-k") + 1]
-        cases = "".join(f'<testcase name="{name}"><failure/></testcase>' for name in wanted)
-        file = next(word for word in command if word.startswith("--junitxml="))
-        Path(file.partition("=")[2]).write_text(f'<suite><testcase name="b"/>{cases}</suite>')
-        return SimpleNamespace(returncode=code)
-
-    monkeypatch.setattr(subprocess, "run", suite)
-    assert agreement.failing_tests(["retain"]) == wanted
-    code = 4
-    with pytest.raises(SystemExit):
-        agreement.failing_tests(["retain"])

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import sys
 from doctest import DocTestParser, DocTestRunner
 from inspect import isfunction, signature
 from runpy import run_path
@@ -11,7 +10,6 @@ from runpy import run_path
 import pytest
 
 import reference
-from spec_tests.exercises import mark_file
 from spec_tests.implementation import is_stub
 from spec_tests.index import ROOT
 from spec_tests.internal.project.run_python import run_python
@@ -80,13 +78,3 @@ def test_the_page_shows_the_first_puzzle_and_what_is_said_of_a_mistake(tmp_path)
     done = run_python("-m", "spec_tests", "puzzles", folder=tmp_path)
     assert done.returncode == 1
     assert f"```text\n{done.stdout}```" in page
-
-
-def test_a_file_that_cannot_be_imported_says_where(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    (tmp_path / "unimportable.py").write_text("exercises = ('gate',)\ndef gate(:\n")
-    assert mark_file(tmp_path / "unimportable.py") == pytest.ExitCode.USAGE_ERROR
-    shown = capsys.readouterr().out
-    assert "SyntaxError: invalid syntax" in shown
-    assert 'unimportable.py", line 2' in shown
-    assert "importlib" not in shown

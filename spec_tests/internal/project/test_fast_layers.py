@@ -18,7 +18,7 @@ from torch import Tensor
 import optimized
 import reference
 from optimized import kernels, vector
-from optimized._dispatch import dispatch, modules
+from optimized._dispatch import modules
 from optimized.vector.graphkv.decay import multiply_at
 from optimized.vector.graphkv.graph import sum_of_bits
 from spec_tests.internal.project.run_python import run_python
@@ -101,14 +101,6 @@ def test_a_body_stands_at_the_path_of_its_function(layer):
         spec, body = unwrap(getattr(reference, name)), getattr(layer, name)
         path = spec.__module__.replace("reference", layer.__name__)
         assert body is spec or body.__module__ == path, name
-
-
-def test_a_row_with_another_default_is_refused_at_import():
-    def smd(scores, radius=3, gamma=0.5, protected=None):
-        return scores, radius, gamma, protected
-
-    with pytest.raises(TypeError, match="'radius', 3"):
-        dispatch(reference.smd, smd)
 
 
 def test_without_a_gpu_no_kernel_is_imported():

@@ -34,9 +34,8 @@ TABLE = [
     ["**HEX**", "", "", "1 of 1"],
     ["HEX-3.4a", "", "", "passes"],
 ]
-NO_REPORTS = dict.fromkeys(
-    ["[" * 100000, "[]", '{"format": 2, "modules": [{}]}'], "must be a report of --report-json, "
-) | {
+NO_REPORTS = {
+    "[]": "must be a report of --report-json, ",
     report(one={"HubKV-999": PASSES}): "are unknown here: HubKV-999",
 }
 

@@ -33,35 +33,6 @@ def test_the_plain_way_gives_the_numbers_of_the_reference(name):
             assert torch.equal(found, expected)
 
 
-def line(**changed):
-    about = dict(function="smd", against="plain", tokens="1024", dtype="float32", shape="[4]")
-    return about | changed
-
-
-def test_a_second_run_measures_nothing_again_of_the_same_code(tmp_path):
-    file = tmp_path / "ratios.csv"
-    table = ratios.Table(file, anew=False)
-    table.add(line(ratio="2"))
-    again = ratios.Table(file, anew=False)
-    assert [again.has(row) for row in (line(), line(tokens="4096"))] == [True, False]
-    shaped = [line(tokens="", shape=shape, ratio="3") for shape in ("[5]", "[6]")]
-    table.add(shaped[0])
-    assert [table.has(row) for row in shaped] == [True, False]
-    assert not ratios.Table(file, anew=True).has(line())
-    table.about["code"] = "other"
-    assert not table.has(line())
-
-
-def test_the_slowest_row_is_the_first_of_the_page():
-    about = dict(processor="A", threads="1")
-    found = [
-        line(function=name, against=ratios.PLAIN, ratio=ratio) | about
-        for name, ratio in (("fast", "3"), ("slow", "0.5"))
-    ]
-    text = ratios.summary(found)
-    assert text.index("**0.5**") < text.index("`fast`")
-
-
 def test_the_page_shows_the_rows_of_the_file():
     page, table = ratios.PAGE.read_text(), ratios.Table(ratios.FILE, anew=False)
     assert ratios.with_tables(page, [*table.lines.values()]) == page
