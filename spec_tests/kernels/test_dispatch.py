@@ -102,12 +102,15 @@ def test_a_kernel_runs_while_the_gpu_of_its_tensors_is_the_current_one():
 
     with FakeTensorMode():
         first, second = (torch.empty(3, device=f"cuda:{i}") for i in range(2))
+        scored = Scored(
+            *[torch.empty(1, 3, device="cuda:1", dtype=x) for x in (torch.float, torch.bool)]
+        )
     protected = second.bool()
     is_cuda = patch.object(Tensor, "is_cuda", property(lambda tensor: tensor.device.type == "cuda"))
     with patch.object(torch.cuda, "device", Entered), is_cuda, trusted():
         assert row("smd")(second, protected=protected) == "kernel"
         assert row("smd")(torch.ones(3)) == "vectorised"
-        assert row("refine")(Scored(second, protected), None, keep=2) == "kernel"
+        assert row("refine")(scored, None, keep=2) == "kernel"
         assert entered == [second.device] * 2
         assert row("smd")(first, protected=protected) == "vectorised", "torch refuses two GPUs"
 

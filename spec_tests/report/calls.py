@@ -125,7 +125,7 @@ def names_of_axes(name: str, key: str, field: str, value: Any) -> list[str]:
     """Return the names of a tensor's axes from the signature, numbering those of `*batch`."""
     words = [*axis_words(name, key, field)] if isinstance(value, Tensor) else []
     if words and words[0].startswith("*"):
-        words = [f"{words[0]}{at}" for at in range(value.dim() - len(words) + 1)] + words[1:]
+        words = [f"{words[0]}{axis}" for axis in range(value.dim() - len(words) + 1)] + words[1:]
     return words if isinstance(value, Tensor) and len(words) == value.dim() else []
 
 

@@ -209,9 +209,9 @@ def double_single_axes(name: str, inputs: Inputs) -> Inputs:
     """Return inputs with each axis of one element doubled, except batch axes."""
     made = inputs
     for key, field, value in arguments_and_fields(inputs):
-        for at, axis in enumerate(names_of_axes(name, key, field, value)):
-            if axis.isidentifier() and value.shape[at] == 1:
-                value = torch.cat([value, value], at)
+        for axis, word in enumerate(names_of_axes(name, key, field, value)):
+            if word.isidentifier() and value.shape[axis] == 1:
+                value = torch.cat([value, value], axis)
                 made = replace_argument(made, key, field, value)
     return made
 

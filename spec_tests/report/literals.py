@@ -149,16 +149,16 @@ def first_difference(
     several = [isinstance(value, tuple | list) for value in (expected, actual)]
     if all(several) and len(expected) == len(actual):
         names = getattr(expected, "_fields", None)
-        for at, (right, wrong) in enumerate(zip(expected, actual, strict=True)):
+        for index, (right, wrong) in enumerate(zip(expected, actual, strict=True)):
             if not equal(right, wrong):
                 path, right, wrong = first_difference(right, wrong, equal)
-                return (f".{names[at]}" if names else f"[{at}]") + path, right, wrong
+                return (f".{names[index]}" if names else f"[{index}]") + path, right, wrong
     if not (isinstance(expected, Tensor) and isinstance(actual, Tensor)):
         return "", expected, actual
     cut = any(len(result_as_text(value)) > LIMIT for value in (expected, actual))
     if expected.shape == actual.shape and (expected.numel() > WHOLE or cut):
         apart = (expected.double() - actual.double()).abs().nan_to_num(torch.inf, posinf=torch.inf)
         apart[expected.isnan() & actual.isnan() | (expected == actual)] = 0
-        at = [int(at) for at in torch.unravel_index(apart.argmax(), apart.shape)]
-        return str(at), expected[tuple(at)], actual[tuple(at)]
+        indices = [int(index) for index in torch.unravel_index(apart.argmax(), apart.shape)]
+        return str(indices), expected[tuple(indices)], actual[tuple(indices)]
     return "", expected, actual

@@ -215,7 +215,7 @@ def calling_module_functions(impl: Any, names: Iterable[str]) -> Iterator[None]:
     """Make the specification call the module's functions of these names."""
     own = {unwrap(getattr(reference, name)): getattr(impl, name) for name in names}
     with ExitStack() as stack:
-        for home in [home for at, home in sys.modules.items() if at.startswith("reference.")]:
+        for home in [home for path, home in sys.modules.items() if path.startswith("reference.")]:
             for word, value in [*vars(home).items()]:
                 if isfunction(function := unwrap_cached_function(value)) and function in own:
                     stack.enter_context(patch.object(home, word, own[function]))

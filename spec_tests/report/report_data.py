@@ -156,8 +156,10 @@ def judgements(
     for spec in sorted({*marks, *stated}.union(*bad.values()), key=equation_sort_key):
         reached = max(marks[spec], default=0)
         judged[spec] = dict.fromkeys(LEVELS) | {
-            part: verdict(spec in bad[part], [columns[n][part] for n in stated[spec]], reached > at)
-            for at, part in enumerate(levels)
+            part: verdict(
+                spec in bad[part], [columns[n][part] for n in stated[spec]], reached > rank
+            )
+            for rank, part in enumerate(levels)
         }
     return judged
 

@@ -154,12 +154,12 @@ def shorten_axis(
     made = inputs
     for key, field, value in arguments_and_fields(inputs):
         if axis in (named := names_of_axes(name, key, field, value)):
-            at = named.index(axis)
-            start, length = part(value.shape[at])
+            index = named.index(axis)
+            start, length = part(value.shape[index])
             if length > 0:
-                less = value.narrow(at, start, length).contiguous()
-            elif value.shape[at] == 1 and axis.startswith("*"):
-                less = value.select(at, 0).contiguous()
+                less = value.narrow(index, start, length).contiguous()
+            elif value.shape[index] == 1 and axis.startswith("*"):
+                less = value.select(index, 0).contiguous()
             else:
                 return None
             made = replace_argument(made, key, field, less)

@@ -68,8 +68,8 @@ def row(tokens: list[str], ends: tuple[str, ...]) -> str:
         token = tokens.pop()
         if token in "^_":
             base = parts.pop() if parts else Part("")
-            place = "below" if token == "_" else "above"
-            parts.append(base._replace(**{place: script(token, argument(tokens))}))
+            side = "below" if token == "_" else "above"
+            parts.append(base._replace(**{side: script(token, argument(tokens))}))
         elif not token.isspace():
             parts.append(part(token, tokens))
     return join_with_spaces(parts)
@@ -150,11 +150,11 @@ def matrix(kind: str, tokens: list[str]) -> str:
 def join_with_spaces(parts: list[Part]) -> str:
     """Return parts as text, with spaces around relations and after names."""
     out = ""
-    for at, (part, after) in enumerate(zip(parts, [*parts[1:], Part("")], strict=True)):
+    for index, (part, after) in enumerate(zip(parts, [*parts[1:], Part("")], strict=True)):
         said = part.text
         if said == "−" and (not out or out.rstrip()[-1:] in OPENING):
             pass  # a unary minus
-        elif part.kind == "sign" and said in RELATIONS and at:
+        elif part.kind == "sign" and said in RELATIONS and index:
             said = f" {said} "
         elif part.kind in ("name", "words") and after.text[:1] not in ("(", "[", ",", ")", ""):
             said += " "

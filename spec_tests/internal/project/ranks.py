@@ -22,7 +22,7 @@ Calls = list[tuple[str, dict[str, Any]]]
 
 
 def serve(number: int, meeting: str, pipe: Any) -> None:
-    """Run the calls from a pipe; send back each result or error, and what the call sent."""
+    """Run the calls from a pipe; send back each result or error."""
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=number, world_size=MOST)

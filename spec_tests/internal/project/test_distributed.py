@@ -70,10 +70,10 @@ def budgets(scores, protected, scope):
     shape = BUDGETED[scope]
     pool = scores.numel() // torch.Size(shape).numel()
     generator = torch.Generator().manual_seed(2)
-    each = torch.randint(pool // 2, pool + 1, shape, generator=generator)
+    counts = torch.randint(pool // 2, pool + 1, shape, generator=generator)
     if protected is None:
-        each.view(-1)[0] = 0
-    return dict(ratio=0.45), dict(keep=pool // 2), dict(keep=each)
+        counts.view(-1)[0] = 0
+    return dict(ratio=0.45), dict(keep=pool // 2), dict(keep=counts)
 
 
 def selections(dtype):
