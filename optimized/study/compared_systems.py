@@ -43,10 +43,10 @@ def systems_named(names: list[str]) -> list[System]:
     groups = {"default": list(DEFAULT), "all": everything()}
     found = {
         name: system_with_settings(name)
-        for one in ["full", *names]
-        for name in groups.get(one, [one])
+        for group in ["full", *names]
+        for name in groups.get(group, [group])
     }
-    both = [name for name, one in found.items() if one.then is not None]
+    both = [name for name, system in found.items() if system.then is not None]
     if both:
         raise ValueError(
             f"system must evict or store, since the command measures one of them, got {both[0]!r}: "

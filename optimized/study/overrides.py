@@ -51,7 +51,7 @@ def read(texts: Iterable[str]) -> Changes:
     for part in found.keys() & RECORDS.keys():
         whole = RECORDS[part]._replace(**found[part])
         compiled(f"--set {part}", type(whole))(whole, {})
-    return tuple((part, *one) for part, some in found.items() for one in some.items())
+    return tuple((part, *item) for part, values in found.items() for item in values.items())
 
 
 def value_of(name: str, kind: Any, text: str) -> Any:
@@ -83,14 +83,16 @@ def changed(systems: Sequence[System], changes: Changes) -> list[System]:
         ValueError: no system has the part of a change.
     """
     for part, setting, _ in changes:
-        if not any(part in one.parts for one in systems):
+        if not any(part in system.parts for system in systems):
             raise ValueError(
                 f"--set {part}.{setting} must be of a system that is measured, got --systems "
                 f"without {part}"
             )
     return [
-        one._replace(changes=(*(each for each in changes if each[0] in one.parts), *one.changes))
-        for one in systems
+        system._replace(
+            changes=(*(change for change in changes if change[0] in system.parts), *system.changes)
+        )
+        for system in systems
     ]
 
 

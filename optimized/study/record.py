@@ -54,7 +54,7 @@ def shares(row: Row, kinds: Sequence[Sequence[str]]) -> dict[str, float]:
     for named, found in zip(kinds, row.found, strict=True):
         for kind, score in zip(named, found, strict=True):
             scores.setdefault(kind, []).append(score)
-    return {kind: sum(some) / len(some) for kind, some in scores.items()}
+    return {kind: sum(marks) / len(marks) for kind, marks in scores.items()}
 
 
 def needles_unusable_reason(all_kinds: dict[str, float], least: float) -> str | None:
@@ -62,9 +62,9 @@ def needles_unusable_reason(all_kinds: dict[str, float], least: float) -> str | 
     if not all_kinds:
         return "No needles were hidden."
     if max(all_kinds.values()) < least:
-        told = ", ".join(f"{kind} {share:.1%}" for kind, share in all_kinds.items())
+        listed = ", ".join(f"{kind} {share:.1%}" for kind, share in all_kinds.items())
         return (
-            f"With the full cache the model answers too few questions ({told}; it takes "
+            f"With the full cache the model answers too few questions ({listed}; it takes "
             f"{least:.0%}): they cannot compare systems here, and are left out."
         )
     return None
@@ -115,9 +115,9 @@ def about_documents(documents: Sequence[Document], text: str) -> dict[str, Any]:
     return {
         "lengths": [len(document.context) for document in documents],
         "continuation": len(documents[0].continuation),
-        "depths": [[one.depth for one in document.questions] for document in documents],
-        "kinds": [[one.kind for one in document.questions] for document in documents],
-        "own": any(one.answers for document in documents for one in document.questions),
+        "depths": [[question.depth for question in document.questions] for document in documents],
+        "kinds": [[question.kind for question in document.questions] for document in documents],
+        "own": any(question.answers for document in documents for question in document.questions),
         "overlapping": text != "noise" and have_overlap(list(documents)),
     }
 
@@ -139,7 +139,7 @@ def record(rows: Sequence[Row], about: dict[str, Any]) -> dict[str, Any]:
         for row in rows:
             row.counted = [[kind in solved for kind in kinds] for kinds in documents["kinds"]]
     judged = verdicts(rows, lambda row: 100 * row.nbytes / full.nbytes, seed, without is None)
-    tests = sum(len(one.p) for one in judged)
+    tests = sum(len(verdict.p) for verdict in judged)
     compared = command["implementation"] == "reference"
     return {
         "schema": SCHEMA,
@@ -150,6 +150,6 @@ def record(rows: Sequence[Row], about: dict[str, Any]) -> dict[str, Any]:
         },
         "rows": [figures(row, full, reading, compared, seed) for row in rows],
         "tests": {"count": tests, "documents": fewest(tests)} if tests else None,
-        "verdicts": [{**one._asdict(), "words": one.words} for one in judged],
+        "verdicts": [{**verdict._asdict(), "words": verdict.words} for verdict in judged],
         "pictures": [],
     }

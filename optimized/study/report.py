@@ -100,26 +100,26 @@ def summary(figures: dict[str, Any]) -> Iterator[str]:
         "facts, it is Wilson's. It is left out where there are too few documents.</p>"
     )
     text = bool(figures["documents"]["continuation"])
-    asked = [name for name, made in (("text", text), ("needles", needles)) if made]
+    tests = [name for name, made in (("text", text), ("needles", needles)) if made]
     names = [*["bits per byte", "95 %"] * text, *["needles", "95 %"] * needles, "bytes %"]
     head = "<th></th><th>ratio</th><th class=words>verdict</th>"
     head += "".join(f"<th>{name}</th>" for name in names)
-    claims = list(dict.fromkeys(one["claim"] for one in figures["verdicts"]))
+    claims = list(dict.fromkeys(verdict["claim"] for verdict in figures["verdicts"]))
     for claim in claims:
-        some = [one for one in figures["verdicts"] if one["claim"] == claim]
+        of_claim = [verdict for verdict in figures["verdicts"] if verdict["claim"] == claim]
         counts = ", ".join(
-            f"{what} in {sum(word in one['words'] for one in some)}"
-            for test in asked
+            f"{what} in {sum(word in verdict['words'] for verdict in of_claim)}"
+            for test in tests
             for what, word in ((f"{test} better", f"{test} better"), ("worse", f"{test} worse"))
         )
         lines, before = [], None
-        for one in some:
-            pair = f"{one['system']} − {one['against']}"
+        for verdict in of_claim:
+            pair = f"{verdict['system']} − {verdict['against']}"
             facts = sum(map(len, figures["documents"]["kinds"]))
-            shown = one | {"needles": needles and table.widen(one["needles"], facts)}
+            shown = verdict | {"needles": needles and table.widen(verdict["needles"], facts)}
             lines.append(verdict_table_row(shown, pair if pair != before else ""))
             before = pair
-        said = f"{claim}: of {len(some)} comparisons {counts}"
+        said = f"{claim}: of {len(of_claim)} comparisons {counts}"
         yield details(said, html_table(lines, head), claim == claims[0])
 
 
@@ -134,18 +134,18 @@ def html_table(lines: Sequence[str], head: str = "") -> str:
     return f"<div class=wide><table>{head}<tbody>{''.join(lines)}</tbody></table></div>"
 
 
-def verdict_table_row(one: dict[str, Any], pair: str) -> str:
+def verdict_table_row(verdict: dict[str, Any], pair: str) -> str:
     """Return one comparison as a row of an HTML table."""
-    ratio = "" if one["ratio"] is None else f"{one['ratio']:g}"
-    told = zip(("text", "needles"), one["signs"], strict=False)
-    differs = [f"{name} {WORDS[sign]}" for name, sign in told if sign in "+-"]
-    words = ", ".join(differs) or WORDS[one["signs"].strip()[0]]
+    ratio = "" if verdict["ratio"] is None else f"{verdict['ratio']:g}"
+    signed = zip(("text", "needles"), verdict["signs"], strict=False)
+    differs = [f"{name} {WORDS[sign]}" for name, sign in signed if sign in "+-"]
+    words = ", ".join(differs) or WORDS[verdict["signs"].strip()[0]]
     for word in ("better", "worse"):
         words = words.replace(word, f"<span class={word}>{word}</span>")
-    bits, needles = one["bits"], one["needles"]
+    bits, needles = verdict["bits"], verdict["needles"]
     cells = [f"{bits[0]:+.4f}", table.between(bits, "+.4f")] if bits else []
     cells += [f"{needles[0]:+.1%}", table.between(needles, "+.1%")] if needles else []
-    cells.append("{:.1f} / {:.1f}".format(*one["stored"]))
+    cells.append("{:.1f} / {:.1f}".format(*verdict["stored"]))
     first = " class=first" if pair else ""
     inner = "".join(f"<td>{cell}</td>" for cell in cells)
     inner = f"<td>{ratio}</td><td class=words>{words}</td>{inner}"
@@ -209,9 +209,9 @@ def heats(rows: Sequence[dict[str, Any]], figures: dict[str, Any]) -> Iterator[s
     ratios = sorted({row["ratio"] for row in rows if row["ratio"] is not None})
     shown = min(ratios, key=lambda ratio: abs(ratio - 0.9), default=None)
     for ratio in (None, *ratios):
-        some = [row for row in rows if row["ratio"] == ratio]
+        chosen = [row for row in rows if row["ratio"] == ratio]
         name = "Full cache and quantisers" if ratio is None else f"Ratio {ratio:g}"
-        maps = "".join(chart.heat(row, lengths, needles) for row in some)
+        maps = "".join(chart.heat(row, lengths, needles) for row in chosen)
         yield details(name, f"<div class=heats>{maps}</div>", ratio in (None, shown))
 
 

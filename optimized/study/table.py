@@ -64,7 +64,7 @@ def notes(figures: dict[str, Any]) -> Iterator[str]:
         for name, value in row["settings"].items():
             settings.setdefault(f"{name} = {value}", {})[row["system"]] = None
     if settings:
-        listed = "; ".join(f"{one} in {', '.join(of)}" for one, of in settings.items())
+        listed = "; ".join(f"{setting} in {', '.join(of)}" for setting, of in settings.items())
         yield f"Settings: {listed}."
     remedied = dict.fromkeys(remedy for row in figures["rows"] for remedy in row["readings"])
     if remedied:
@@ -109,10 +109,10 @@ def verdict_lines(figures: dict[str, Any]) -> Iterator[str]:
         if one["needles"] is not None:
             cell += f" {one['needles'][0]:+6.1%} {one['signs'][1]}"
         pairs.setdefault(one["claim"], {}).setdefault(pair, []).append(cell)
-    for claim, some in pairs.items():
+    for claim, compared in pairs.items():
         yield f"\n{claim}: {what} (+ better, - worse, = not significant{few})"
-        width = max(len(one) for one, _ in some)
-        for (one, _), found in some.items():
+        width = max(len(one) for one, _ in compared)
+        for (one, _), found in compared.items():
             yield f"  {one:<{width}}  " + "   ".join(found)
     if pairs:
         yield f"\n{describe_tests(figures)}"

@@ -67,7 +67,7 @@ def capture(
         raise ValueError(f"documents must have a content of at least 16 tokens, got {tokens}")
     rows = [Trial(system_named(name), 0.75) for name in ("kvzip", "snapkv")]
     panel = PromptScorers(model, tokens, rows, settings._replace(kv=optimized, other=None))
-    held: list[list[Tensor]] = []
+    stored: list[list[Tensor]] = []
     density: list[Tensor] = []
 
     def watch(step: Step) -> None:
@@ -75,22 +75,22 @@ def capture(
         density.append(mass[..., inner].cpu())
         if step.layer in layers:
             parts = step.queries, step.keys, step.values
-            held.append([part[:HELD].float().cpu() for part in parts])
+            stored.append([part[:HELD].float().cpu() for part in parts])
 
     with torch.inference_mode():
         prompt = prefill(model, ids, watch=[*panel.watchers(), watch])
         zip_scores, snap_scores = (panel.scores(prompt, row, optimized)[0].scored for row in rows)
     mean = torch.stack([one.scores.float().mean(1).cpu() for one in zip_scores]).mean(0)
     observed = torch.stack([snap_scores[layer].scores[:HELD].float().cpu() for layer in layers])
-    queries, keys, values = map(torch.stack, zip(*held, strict=True))
+    queries, keys, values = map(torch.stack, zip(*stored, strict=True))
     content = optimized.content_series(mean, sinks=SINKS)
     return Captured(layers, queries, keys, values, observed, content, torch.stack(density))
 
 
 def longest_documents(documents: Sequence[Document]) -> list[Document]:
     """Return the first `DOCUMENTS` documents of the greatest length."""
-    most = max(len(one.context) for one in documents)
-    return [one for one in documents if len(one.context) == most][:DOCUMENTS]
+    most = max(len(document.context) for document in documents)
+    return [document for document in documents if len(document.context) == most][:DOCUMENTS]
 
 
 def unprotected_span(tokens: int) -> slice:

@@ -63,8 +63,8 @@ def best(
 
 def best_key_similarity(caught: Captured, reading: str) -> tuple[dict[str, Any], Likeness]:
     """Return the similarities of the best tokens of a stretch before and after one round."""
-    place = slice(caught.content.start, min(caught.content.start + SHOWN, caught.content.stop))
-    keys, scores = caught.keys[..., place, :], caught.observed[..., place]
+    stretch = slice(caught.content.start, min(caught.content.start + SHOWN, caught.content.stop))
+    keys, scores = caught.keys[..., stretch, :], caught.observed[..., stretch]
     count, length = min(BEST, keys.shape[-2] // 2), caught.keys.shape[-2]
     sets = {
         "every": keys,
@@ -77,8 +77,8 @@ def best_key_similarity(caught: Captured, reading: str) -> tuple[dict[str, Any],
         "best": count,
         "graphs": keys.shape[:-2].numel(),
     }
-    for name, some in sets.items():
-        spread = kv.cosine_distribution(some, BINS)
+    for name, vectors in sets.items():
+        spread = kv.cosine_distribution(vectors, BINS)
         counts = spread.histogram.flatten(0, -2).sum(0)
         found[name] = {
             "mean": float(spread.mean.mean()),
@@ -86,7 +86,7 @@ def best_key_similarity(caught: Captured, reading: str) -> tuple[dict[str, Any],
             "shown": float(spread.mean[middle, 0, 0]),
             "histogram": (counts / counts.sum()).tolist(),
         }
-    matrices = (kv.cosine_matrix(some[middle, 0, 0]) for some in sets.values())
+    matrices = (kv.cosine_matrix(vectors[middle, 0, 0]) for vectors in sets.values())
     return found, Likeness(caught.layers[middle], *matrices)
 
 
@@ -140,7 +140,7 @@ def likeness_caption(found: dict[str, Any]) -> str:
 def planes_caption(found: dict[str, Any]) -> str:
     """Return the caption of the planes."""
     spread, replaced = found["spread"], found["replaced"]
-    rounds = ", ".join(f"{one:.2f}" for one in spread[1:])
+    rounds = ", ".join(f"{distance:.2f}" for distance in spread[1:])
     return (
         f"Keys of one head on their two main axes; large dots are the {found['kept']} best of "
         f"{found['tokens']} tokens. Their distance from their mean, relative to that of all keys "

@@ -38,26 +38,26 @@ def maps(caught: Captured) -> tuple[dict[str, Any], list[Map]]:
     """
     inner = caught.content
     queries, keys = caught.queries[:, 0], caught.keys[:, 0]
-    each = keys.repeat_interleave(queries.shape[1] // keys.shape[1], 1)
-    density = mean_received_attention(queries[:, :, inner], each[:, :, : inner.stop])[..., inner]
+    shared = keys.repeat_interleave(queries.shape[1] // keys.shape[1], 1)
+    density = mean_received_attention(queries[:, :, inner], shared[:, :, : inner.stop])[..., inner]
     shares, strong = strongest_columns(density)
     shown = sorted({0, len(caught.layers) // 2, len(caught.layers) - 1})
-    heads = [int(shares[place].argmax()) for place in shown]
+    heads = [int(shares[index].argmax()) for index in shown]
     pixel = -(-density.shape[-1] // PIXELS)
     found = []
-    for place, head in zip(shown, heads, strict=True):
-        one = slice(head, head + 1)
-        weights = kv.attention_weights(queries[place, one, inner], each[place, one, : inner.stop])
+    for index, head in zip(shown, heads, strict=True):
+        own = slice(head, head + 1)
+        weights = kv.attention_weights(queries[index, own, inner], shared[index, own, : inner.stop])
         pooled = max_pool2d(weights[..., inner.start :], pixel, ceil_mode=True)[0]
-        found.append(Map(caught.layers[place], head, inner.start, inner.stop - 1, pooled))
+        found.append(Map(caught.layers[index], head, inner.start, inner.stop - 1, pooled))
     return {
         "pixel": pixel,
         "strong": STRONG,
         "share_mean": float(shares.mean()),
         "share_even": float(strongest_columns(uniform_attention_received(inner.stop)[inner])[0]),
-        "share_shown": [float(shares[place].max()) for place in shown],
+        "share_shown": [float(shares[index].max()) for index in shown],
         "shared": agreement(strong),
-        "layers": [caught.layers[place] for place in shown],
+        "layers": [caught.layers[index] for index in shown],
         "heads": heads,
     }, found
 
@@ -96,10 +96,10 @@ def density_autocorrelations(
         kv.content_series(series, trimmed, sinks=0, recent=0)
         for series in (uniform_attention_received(content), density)
     )
-    each = left.flatten(0, 2)
-    distances = min(DISTANCES, each.shape[-1] // 2)
+    per_head = left.flatten(0, 2)
+    distances = min(DISTANCES, per_head.shape[-1] // 2)
     whole = left.mean((0, 2))  # a sequence for each document
-    heads = kv.autocorrelation(each, distances)
+    heads = kv.autocorrelation(per_head, distances)
     return {
         "trimmed": trimmed,
         "heads": heads.mean(0).tolist(),
@@ -147,13 +147,13 @@ def correlation_caption(found: dict[str, Any]) -> str:
 
 def columns(canvas: Figure, _: dict[str, Any], maps: Sequence[Map]) -> None:
     """Draw Fig. 2: attention of the heads with the strongest columns."""
-    for axes, one in zip(np.ravel(canvas.subplots(1, len(maps))), maps, strict=True):
-        bright = one.weights**0.4  # makes the background visible beside the columns
+    for axes, drawn in zip(np.ravel(canvas.subplots(1, len(maps))), maps, strict=True):
+        bright = drawn.weights**0.4  # makes the background visible beside the columns
         image(axes, bright, HEAT, 0.0, max(1e-6, float(bright.max())))
-        title(axes, f"layer {one.layer}, head {one.head}")
-        last = len(one.weights) - 1
-        axes.set_xticks([0, last], [str(one.first), str(one.last)])
-        axes.set_yticks([0, last], [str(one.first), str(one.last)])
+        title(axes, f"layer {drawn.layer}, head {drawn.head}")
+        last = len(drawn.weights) - 1
+        axes.set_xticks([0, last], [str(drawn.first), str(drawn.last)])
+        axes.set_yticks([0, last], [str(drawn.first), str(drawn.last)])
         axes.set(xlabel="key", ylabel="query")
 
 
@@ -161,7 +161,7 @@ def density_autocorrelation(canvas: Figure, found: dict[str, Any]) -> None:
     """Draw Fig. 9: the autocorrelation of the attention that keys receive."""
     axes = canvas.subplots()
     autocorrelation(axes, found["heads"], found["heads_deviation"], "a head, mean ± deviation")
-    at = range(1, len(found["mean"]))
-    axes.plot(at, found["mean"][1:], color=WEAK, label="mean of all heads")
-    axes.plot(at, found["even"][1:], ":", color=INK, label="equal attention to all keys")
+    distances = range(1, len(found["mean"]))
+    axes.plot(distances, found["mean"][1:], color=WEAK, label="mean of all heads")
+    axes.plot(distances, found["even"][1:], ":", color=INK, label="equal attention to all keys")
     axes.legend(loc="upper right")

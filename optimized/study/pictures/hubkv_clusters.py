@@ -89,11 +89,11 @@ def clusters(canvas: Figure, found: dict[str, Any]) -> None:
     gain, correlated, covered = canvas.subplots(1, 3)
     for name, label, colour, style in (ORDERS[0], RANDOM):
         values = np.asarray(found["gain"][name])
-        at = np.arange(1, len(values) + 1)
+        picks = np.arange(1, len(values) + 1)
         size = np.convolve(np.ones_like(values), np.ones(SMOOTH), "same")
         smooth = np.convolve(values, np.ones(SMOOTH), "same") / size
-        gain.plot(at, values, ".", color=colour, markersize=3, alpha=0.6)
-        gain.plot(at, smooth, style, color=colour, label=label)
+        gain.plot(picks, values, ".", color=colour, markersize=3, alpha=0.6)
+        gain.plot(picks, smooth, style, color=colour, label=label)
     title(gain, "(a) segments gained")
     gain.set(xlabel="pick", ylabel="new segments a pick", ylim=(0, 1.05))
     autocorrelation(correlated, found["autocorrelation"], found["autocorrelation_deviation"])
@@ -112,10 +112,10 @@ def autocorrelation(
 ) -> None:
     """Draw an autocorrelation with its deviation, from distance 1 on."""
     mean, spread = np.asarray(values)[1:], np.asarray(deviation)[1:]
-    at = np.arange(1, len(values))
+    distances = np.arange(1, len(values))
     axes.axhline(0, color=INK, linewidth=0.6)
-    axes.fill_between(at, mean - spread, mean + spread, color=STRONG, alpha=0.2, linewidth=0)
-    axes.plot(at, mean, color=STRONG, label=label)
+    axes.fill_between(distances, mean - spread, mean + spread, color=STRONG, alpha=0.2, linewidth=0)
+    axes.plot(distances, mean, color=STRONG, label=label)
     axes.set(xlabel="distance in tokens", ylabel="autocorrelation R(d)")
     axes.set_ylim(min(-0.25, float((mean - spread).min())), 1.05)
     axes.legend(loc="upper right")
