@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 
-from spec_tests.inputs import INPUTS
+from spec_tests.inputs import CORNERS, INPUTS
 from spec_tests.scorers.pyramidkv import oracle
 
 pytestmark = pytest.mark.spec("GraphKV-PyramidKV")
@@ -16,6 +16,7 @@ def lengths(x):
 
 
 @given(INPUTS["pyramidkv_budgets"])
+@example(CORNERS["pyramidkv_budgets"][0])
 def test_every_row_has_the_budgets_of_its_own_length(impl, x):
     budgets = impl.pyramidkv_budgets(**x)
     assert budgets.shape == (x["layers"], *lengths(x).shape)
