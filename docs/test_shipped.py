@@ -47,12 +47,13 @@ def test_the_tables_of_results_are_those_of_the_runs():
 def assert_shown(quoted, place):
     """Compare the numbers of a quotation, and whether they are called significant, with a run."""
     file, *steps = place.split(" / ")
-    parent = node = read(*file.split("/"))
+    parent = node = run = read(*file.split("/"))
     for step in steps:
         parent, node = node, step_into(node, step)
     values = node if isinstance(node, list) else [node]
     if len(values) == 3:
-        values = widen(values, hidden(read(file.split("/")[0], "remedied")))
+        run = run if "command" in run else read(file.split("/")[0], "remedied")
+        values = widen(values, hidden(run))
     what = [step for step in steps if not step.isdigit()][-1]
     scale = 1 if re.search("bits|percent|autocorrelation", what) else 100
     for (sign, number, decimals), value in zip(NUMBER.findall(quoted), values, strict=True):
