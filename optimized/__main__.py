@@ -12,6 +12,7 @@ from optimized.readings import READINGS
 if TYPE_CHECKING:
     from optimized.study.results import Shard
 
+PAPERS = ("hex", "hubkv", "graphkv")
 MODEL = "words"
 SYSTEMS = "default"
 RATIOS = (0.5, 0.75, 0.9, 0.95)
@@ -33,6 +34,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="ID",
         help="the options for a table or figure of the papers, such as HubKV-Tab1; `list` has all",
     )
+    add("--paper", choices=PAPERS, help="all tables and figures of a paper, each in a folder")
     add("--systems", nargs="+", default=[SYSTEMS], help="names of systems, or `default`, or `all`")
     add(
         "--ratios",
@@ -41,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
         default=list(RATIOS),
         help="shares of the cache to remove",
     )
+    add("--keep", nargs="+", type=positive, help="entries a head keeps, in place of ratios")
     add("--context", type=whole, default=1024, help="tokens of the longest documents")
     add("--documents", type=whole, default=18, help="number of documents; a third has each length")
     add("--needles", type=natural, default=4, help="number of tasks hidden in each document")
@@ -153,10 +156,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print("loading torch and transformers", file=sys.stderr)
     try:
         from optimized.study.command import merge, print_lines, run
-        from optimized.study.experiments import lines, options_of
+        from optimized.study.experiments import lines, of_paper, options_of
 
         if not merging and given.experiment == "list":
             print_lines(*lines())
+            return
+        if not merging and given.paper:
+            folder = given.out or Path(f"kvspec-{given.paper}")
+            folder.mkdir(exist_ok=True)
+            for name in of_paper(given.paper, folder):
+                print_lines(f"\n{name}")
+                run(experiment(name, arguments, folder / name))
             return
         if not merging and given.experiment:
             given = parser().parse_args([*options_of(given.experiment), *arguments])
@@ -168,6 +178,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("interrupted: with the same options and --out the run goes on", file=sys.stderr)
         sys.exit(130)
+
+
+def experiment(name: str, arguments: Sequence[str], out: Path) -> argparse.Namespace:
+    """Return the options of an experiment of a paper; only those about pictures draw them."""
+    from optimized.study.experiments import options_of
+
+    options = options_of(name)
+    given = parser().parse_args([*options, *arguments])
+    given.experiment, given.paper, given.out, given.answer = name, None, out, False
+    given.pictures &= "--pictures" in options
+    return given
 
 
 def refuse(reason: str) -> None:

@@ -224,7 +224,8 @@ def about_run(
 def chosen_trials(given: argparse.Namespace, gated: bool) -> list[Trial]:
     """Return the trials of a run, without those that need gates if there are none."""
     chosen = changed(systems_named(given.systems), read(given.set or ()))
-    return trials(chosen if gated else without_gates(chosen), given.ratios)
+    budgets = getattr(given, "keep", None) or given.ratios
+    return trials(chosen if gated else without_gates(chosen), budgets)
 
 
 def measure(

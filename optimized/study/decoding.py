@@ -76,17 +76,17 @@ class DecodingDocument:
 
     def compressed(self, row: Row) -> AttendingCache:
         """Return the cache of the prompt, which is compressed again while it grows."""
-        system, ratio = row.trial
+        trial, system = row.trial, row.trial.system
         interval = self.settings.interval if system.evicts else None
-        require_budget(system, interval, ratio, None)
+        require_budget(system, interval, trial.removed, trial.keep)
         return reader_of(system, interval)(
             model=self.model,
             system=system,
             scorer=None,
             hex_config=None,
             inputs=Inputs(self.ids, torch.ones_like(self.ids), {}),
-            ratio=ratio,
-            keep=None,
+            ratio=trial.removed,
+            keep=trial.keep,
             interval=interval,
             settings={},
             chunk=None,

@@ -16,6 +16,7 @@ from optimized.models.prefill import prefill
 from optimized.models.quantized import quantize_tokens, require_whole_groups, restore_tokens
 from optimized.models.selection import kept_entries, warn_of_short_budgets
 from optimized.models.systems import compares_queries
+from optimized.study.controls import control_of, kept_by_budgets, stored_with_mask, with_keys
 from optimized.study.decoding import DecodingDocument
 from optimized.study.documents import Document
 from optimized.study.measurements import MeasurementSettings, Row, Trial
@@ -155,10 +156,13 @@ class Batch:
 
     def kept(self, trial: Trial, kv: ModuleType, clock: Clock) -> Tensor:
         """Return a mask of the entries that a trial keeps."""
-        assert trial.ratio is not None
         scores, clock.seconds["scoring"] = self.panel.scores(self.prompt, trial, kv)
+        control = control_of(trial.system)
         with clock.at("selecting"):
-            how = trial.ratio, self.settings.reading, kv
+            if control.budgets != "mean":
+                return kept_by_budgets(scores, control.budgets, trial, kv)
+            kv = with_keys(kv, control.keys, self.settings.seed)
+            how = trial.removed, self.settings.reading, kv, trial.keep
             kept, short = kept_entries(trial.system, self.prompt, scores, *how)
         warn_of_short_budgets(trial.system, short, len(self.prompt.input_ids))
         return kept
@@ -174,12 +178,18 @@ class Batch:
         mass: list[Tensor | None] = [None] * len(self.cache.evictable())
         if system.scorer is not None:
             mass[:], clock.seconds["scoring"] = self.panel.mass(kv)
+        mask = control_of(system).mask
         for layer, paid in zip(self.cache.evictable(), mass, strict=True):
             with clock.at("selecting"):
                 reading = self.settings.reading
                 held = quantize_tokens(system, *layer.whole, paid, reading, kv)
-                read = restore_tokens(system, held, reading, kv)
-            nbytes += kv.stored_bytes(held)
+                if mask == "expander":
+                    read = restore_tokens(system, held, reading, kv)
+                    nbytes += kv.stored_bytes(held)
+                else:
+                    how = mask, self.settings.seed, kv
+                    read, more = stored_with_mask(held, *layer.whole, *how)
+                    nbytes += more
             layer.keys, layer.values = read
             digest.update(read[0].float().cpu().numpy().tobytes())
         row.digests.append(digest.hexdigest())

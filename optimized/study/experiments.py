@@ -29,6 +29,14 @@ def options_of(name: str) -> list[str]:
     return known[name]["options"].split()
 
 
+def of_paper(paper: str, folder: Path) -> Iterator[str]:
+    """Yield a paper's experiments that the command runs and that are not finished in `folder`."""
+    for name, about in experiments().items():
+        finished = folder / name / "figures.json"
+        if name.lower().startswith(f"{paper}-") and "options" in about and not finished.exists():
+            yield name
+
+
 def lines() -> Iterator[str]:
     """Yield what each experiment is about, and how it is run."""
     for name, about in experiments().items():

@@ -7,14 +7,31 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from optimized import kept_count
 from optimized.models.systems import System
 
 
 class Trial(NamedTuple):
-    """A system at a ratio; quantisers and the full cache have no ratio."""
+    """A system at a budget; quantisers and the full cache have none."""
 
     system: System
-    ratio: float | None
+    ratio: float | int | None
+    """The share of the cache to remove; or, an integer, how many entries a head keeps."""
+
+    @property
+    def removed(self) -> float | None:
+        """The share of the cache to remove, if it is given."""
+        return None if isinstance(self.ratio, int) else self.ratio
+
+    @property
+    def keep(self) -> int | None:
+        """The number of entries that a head keeps on average, if it is given."""
+        return self.ratio if isinstance(self.ratio, int) else None
+
+    def kept_of(self, tokens: int) -> int:
+        """Return how many of a head's tokens are kept on average."""
+        assert self.ratio is not None
+        return min(self.keep, tokens) if self.keep else kept_count(tokens, self.ratio)
 
 
 @dataclass
@@ -79,8 +96,8 @@ class MeasurementSettings(NamedTuple):
     """Tokens of the continuation after which the cache is compressed again; None: never."""
 
 
-def trials(systems: Sequence[System], ratios: Sequence[float]) -> list[Trial]:
-    """Return every system at every ratio; a system without a ratio occurs once."""
+def trials(systems: Sequence[System], ratios: Sequence[float | int]) -> list[Trial]:
+    """Return every system at every ratio or budget; a system without one occurs once."""
     some = tuple(dict.fromkeys(ratios))
     return [
         Trial(system, ratio) for system in systems for ratio in (some if system.evicts else (None,))

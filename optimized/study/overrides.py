@@ -10,6 +10,7 @@ import optimized
 from optimized.models.argument_checks import did_you_mean, require_known_name
 from optimized.models.scorers import SCORERS
 from optimized.models.systems import REFINEMENTS, System, default_refinement, system_named
+from optimized.study.controls import Control, applies
 from reference.contract.docstrings import admits
 from reference.contract.enforce import compiled
 from reference.contract.types import choices_of, members
@@ -18,7 +19,8 @@ Changes = tuple[tuple[str, str, Any], ...]
 """Changed settings: the part of a system, the setting, its value."""
 
 RECORDS = {name: default_refinement(name, "letter") for name in REFINEMENTS} | {
-    "hex": optimized.HexConfig()
+    "hex": optimized.HexConfig(),
+    "control": Control(),
 }
 KINDS: dict[str, dict[str, Any]] = {
     name: get_type_hints(type(usual), include_extras=True) for name, usual in RECORDS.items()
@@ -83,17 +85,22 @@ def changed(systems: Sequence[System], changes: Changes) -> list[System]:
         ValueError: no system has the part of a change.
     """
     for part, setting, _ in changes:
-        if not any(part in system.parts for system in systems):
+        if not any(has(system, part, setting) for system in systems):
             raise ValueError(
                 f"--set {part}.{setting} must be of a system that is measured, got --systems "
                 f"without {part}"
             )
     return [
         system._replace(
-            changes=(*(change for change in changes if change[0] in system.parts), *system.changes)
+            changes=(*(change for change in changes if has(system, *change[:2])), *system.changes)
         )
         for system in systems
     ]
+
+
+def has(system: System, part: str, setting: str) -> bool:
+    """Return whether a system has a setting of a part."""
+    return applies(system, setting) if part == "control" else part in system.parts
 
 
 def system_with_settings(name: str) -> System:
@@ -108,7 +115,7 @@ def system_with_settings(name: str) -> System:
         (system,) = changed([system], read(texts.split(",")))
         if system.changes_of(system.scorer):
             raise ValueError(
-                f"--systems must have settings of hubkv, graphkv, nms or hex behind ':', got "
-                f"{name!r}: those of a scorer are the same for all systems, by --set"
+                "--systems must have settings of hubkv, graphkv, nms, hex or control behind ':', "
+                f"got {name!r}: those of a scorer are the same for all systems, by --set"
             )
     return system._replace(name=name)

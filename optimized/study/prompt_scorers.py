@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from optimized import kept_count
 from optimized.models.prefill import Prefilled, Step
 from optimized.models.scorer import Scorer, Scores
 from optimized.models.scorers import SCORERS, scorer
@@ -94,10 +93,9 @@ class PromptScorers:
         Scores are computed once for each budget that they depend on.
         """
         name = str(trial.system.scorer)
-        assert trial.ratio is not None
         if name in self.refused:
             raise self.refused[name]
-        keep = kept_count(self.tokens, trial.ratio)
+        keep = trial.kept_of(self.tokens)
         one = self.scorers[kv.__name__, name]
         if one.observing is not None and "window" not in self.changed[name]:
             one.settings["window"] = one.window_for(keep)

@@ -87,7 +87,7 @@ def test_a_number_out_of_range_is_refused(command, capsys, option, value):
     [
         ("hubkv.gamma", "--set must be NAME.SETTING=VALUE, such as hubkv.gamma=0.7"),
         ("hubk.gamma=0.7", "snapkv, streaming_llm, got 'hubk': did you mean 'hubkv'?"),
-        ("random.seed=3", "--set NAME must be one of hubkv, graphkv, nms, hex, cake,"),
+        ("random.seed=3", "--set NAME must be one of hubkv, graphkv, nms, hex, control,"),
         ("hubkv.gama=0.7", "power, epsilon, got 'gama': did you mean 'gamma'?"),
         ("kvzip.prompt=1", "--set kvzip.SETTING must be one of chunk, sinks, recent, got 'prompt'"),
         ("hubkv.gamma=1", "--set hubkv.gamma must be a number in (0, 1), got '1'"),
