@@ -73,7 +73,8 @@ def positions(keys: Tensor) -> Tensor:
     """Return a sinusoidal code of each token's position in place of its key."""
     tokens, width = keys.shape[-2:]
     pairs = torch.arange(width - width // 2, device=keys.device)
-    angles = torch.arange(tokens, device=keys.device)[:, None] * 10_000.0 ** (-2 * pairs / width)
+    slow = 0.25 * 10_000.0 ** (-2 * pairs / width)  # so that far tokens are not alike again
+    angles = torch.arange(tokens, device=keys.device)[:, None] * slow
     code = torch.cat([angles.cos(), angles.sin()[:, : width // 2]], 1)
     return code.to(keys.dtype).expand_as(keys)
 

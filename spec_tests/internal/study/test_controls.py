@@ -1,5 +1,7 @@
 """Controls: each takes away one property of a method, and nothing else."""
 
+from typing import Any
+
 import pytest
 
 pytest.importorskip("transformers")
@@ -20,7 +22,7 @@ def random(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 @pytest.fixture(scope="module")
-def held() -> tuple[kv.HexCache, torch.Tensor, torch.Tensor]:
+def held() -> tuple[Any, torch.Tensor, torch.Tensor]:
     keys, values = random(1, 2, 200, 32), random(1, 2, 200, 32, seed=1)
     scored = Scored(torch.rand(1, 2, 200), torch.zeros(1, 2, 200, dtype=torch.bool))
     config = kv.HexConfig(density=0.0625)
@@ -67,7 +69,7 @@ def test_dealt_keys_are_the_same_keys_at_other_places():
 def test_positions_are_most_alike_where_they_are_nearest():
     code = controls.positions(random(1, 1, 90, 16))[0, 0]
     near = torch.nn.functional.cosine_similarity(code[40], code, dim=-1)
-    assert near.topk(5).indices.sort().values.tolist() == [38, 39, 40, 41, 42]
+    assert near.topk(9).indices.sort().values.tolist() == [*range(36, 45)]
 
 
 def test_budgets_of_a_rule_are_kept_exactly():
