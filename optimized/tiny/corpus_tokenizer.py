@@ -1,4 +1,4 @@
-"""The tokenizer of a shipped model, and the words that it has whole."""
+"""The tokenizer of the shipped model, and the words that it has whole."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from optimized.tiny import BEGIN, END, WORDS
 
 LISTED = WORDS / "words.txt"
-"""The list of words that are one token of the model of words."""
+"""The list of words that are one token of the shipped model."""
 
 FEW = 100
 """The least number of words to make facts of."""

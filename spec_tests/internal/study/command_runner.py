@@ -12,7 +12,6 @@ from transformers import AutoConfig
 
 from optimized.__main__ import main
 from optimized.study import record
-from optimized.tiny import BYTES
 from optimized.tiny.corpus_tokenizer import TokenizedCorpus
 from spec_tests.internal.models.random_model import with_random_weights
 
@@ -20,6 +19,7 @@ TEXT = "".join(
     f"Line {n} says that {n * n} is the square of {n}, and no more.\n" for n in range(99)
 )
 SMALL = ("--context", "128", "--documents", "3", "--needles", "1", "--continuation", "16")
+TOKENIZER = Path(__file__).parent / "byte_tokenizer"
 FEW = (*SMALL, "--no-pictures", "--no-answer")
 
 
@@ -31,7 +31,7 @@ def save_random_model(folder: Path, kind: str = "llama", **settings: Any) -> Pat
         kind: the type of the model.
         settings: its settings.
     """
-    on = TokenizedCorpus(BYTES)
+    on = TokenizedCorpus(TOKENIZER)
     usual = dict(
         vocab_size=len(on.tokenizer),
         hidden_size=32,

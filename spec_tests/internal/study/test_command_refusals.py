@@ -36,7 +36,7 @@ def spoiled(command, tmp_path):
     return tmp_path
 
 
-MODEL = "--model must be `words`, `bytes`, `smollm2`, or a folder or an id"
+MODEL = "--model must be `words`, `smollm2`, or a folder or an id"
 TEXT = "--text must be prose, code, noise, or a file of UTF-8 text, got "
 
 

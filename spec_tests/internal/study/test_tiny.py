@@ -1,4 +1,4 @@
-"""The tokenizers of the shipped models, and the facts that are made of their words."""
+"""The tokenizers of small models, and the facts that are made of their words."""
 
 from random import Random
 
@@ -11,8 +11,9 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import PreTrainedTokenizerFast
 
-from optimized.tiny import BYTES, MODELS, WORDS, corpus, tasks
+from optimized.tiny import WORDS, corpus, tasks
 from optimized.tiny.corpus_tokenizer import TokenizedCorpus, single_token_words
+from spec_tests.internal.study.command_runner import TOKENIZER
 
 ANY_TEXT = [
     "",
@@ -24,9 +25,9 @@ ANY_TEXT = [
 ]
 
 
-@pytest.fixture(scope="module", params=MODELS)
+@pytest.fixture(scope="module", params=[WORDS, TOKENIZER], ids=["words", "bytes"])
 def on(request):
-    return TokenizedCorpus(MODELS[request.param])
+    return TokenizedCorpus(request.param)
 
 
 @pytest.mark.parametrize("text", ANY_TEXT)
@@ -39,7 +40,7 @@ def test_any_text_comes_back(on, text):
 def test_facts_are_words_where_there_are_words():
     on = TokenizedCorpus(WORDS)
     assert len(on.words) == len(set(on.words)) > 400
-    assert TokenizedCorpus(BYTES).words == []
+    assert TokenizedCorpus(TOKENIZER).words == []
     for seed in range(50):
         (fact,) = tasks.facts(Random(seed), 1, on.words)
         key, sign, value = (on.ids(text) for text in (fact.key, " = ", fact.value))
