@@ -1,15 +1,19 @@
 """Tables and charts of results, from runs of `python -m optimized`.
 
-Those of SmolLM2 stand in docs/results.md, and `python docs/shipped_tables.py` writes them there:
-docs/shipped/smollm2 has a run for each experiment and text. Those of docs/small_model.md are made
-when the site is built. There is one run for each reading: docs/shipped/words/remedied.json and
-letter.json, as the command wrote them; facts.json beside them is of a script of commit e5a2e29c.
-What the pages say is typed there, and docs/test_shipped.py compares the numbers.
+Those of SmolLM2 stand in docs/results.md and docs/result_tables.md, and `python
+docs/shipped_tables.py` writes them there: docs/shipped/smollm2 has a run for each experiment and
+text, with seven digits a number, and `python docs/shipped_tables.py FOLDER …` puts the figures of
+finished runs there. Those of docs/small_model.md are made when the site is built. There is one run
+for each reading: docs/shipped/words/remedied.json and letter.json, as the command wrote them;
+facts.json beside them is of a script of commit e5a2e29c. What the pages say is typed there, and
+docs/test_shipped.py compares the numbers.
 """
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -18,6 +22,7 @@ from drawing import DOCS, FOLDER
 from optimized.bench.report import markdown
 from optimized.readings import READINGS
 from optimized.study import chart
+from optimized.study.experiments import experiments
 from optimized.study.significance import chances, differences, holm
 from optimized.study.table import widen
 
@@ -171,50 +176,186 @@ def ranking(run: Figures, budget: float, of: Callable[[Figures], list[float]]) -
     return sorted(spent.values(), key=lambda row: -mean(of(row)))
 
 
-PAGE = DOCS / "results.md"
-TABLE = re.compile(r"<!-- table (\S+) -->\n.*?<!-- end -->", re.DOTALL)
-TEXTS = ("prose", "noise")
+TABLE = re.compile(r"<!-- table (\S+)((?: \S+)*) -->\n.*?<!-- end -->", re.DOTALL)
+TEXTS = ("prose", "noise", "code")
+MINUS = re.compile(r"(?<![\w.])-(?=\d)")
 
 
-def with_tables(page: str) -> str:
-    """Return a page with the table of each experiment between its two comments."""
+def shortened(value: Any) -> Any:
+    """Return figures with seven digits a number; whole numbers stay exact."""
+    if isinstance(value, dict):
+        return {name: shortened(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [shortened(part) for part in value]
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else float(f"{value:.7g}")
+    return value
+
+
+def ship(folder: Path) -> None:
+    """Write the figures of a finished run into docs/shipped/smollm2, named as its folder is."""
+    figures = json.loads((folder / "figures.json").read_text())
+    figures["command"]["out"] = None
+    text = json.dumps(shortened(figures), separators=(",", ":"), ensure_ascii=False)
+    (RUNS / "smollm2" / f"{folder.name}.json").write_text(f"{text}\n")
+
+
+def with_tables(page: str, form: str) -> str:
+    """Return a page with the table of each experiment between its two comments.
+
+    Behind the name in the first comment stand the ratios or systems whose rows are shown, if not
+    all are.
+    """
 
     def filled(found: re.Match[str]) -> str:
-        table = re.sub(r"(?<=\d)%", " %", markdown(of_experiment(found[1])))
-        return f"<!-- table {found[1]} -->\n\n{table}\n<!-- end -->"
+        rows = of_experiment(found[1], found[2].split(), form)
+        table = MINUS.sub("−", re.sub(r"(?<=\d)%", " %", markdown(rows)))
+        about = f"\n{conditions(found[1])}\n" if form == "long" else ""
+        return f"<!-- table {found[1]}{found[2]} -->\n{about}\n{table}\n<!-- end -->"
 
     return TABLE.sub(filled, page)
 
 
-def of_experiment(name: str) -> Iterator[list[str]]:
-    """Yield the comparisons of an experiment on SmolLM2, in both texts."""
-    runs = [read("smollm2", f"{name}-{text}") for text in TEXTS]
-    yield ["", "", *(f"{what}, {text}" for what in ("facts", "bits per byte") for text in TEXTS)]
-    for same in zip(*(run["verdicts"] for run in runs), strict=True):
-        first = same[0]
-        left = f"{first['stored'][0]:.1f} % of the bytes"
-        cells = [
-            f"`{first['system']}` against `{first['against']}`",
-            left if first["ratio"] is None else f"{first['ratio']:.0%} removed",
+def runs_of(name: str) -> dict[str, Figures]:
+    """Return the runs of an experiment by the texts that they read."""
+    files = {text: RUNS / "smollm2" / f"{name}-{text}.json" for text in TEXTS}
+    return {text: json.loads(file.read_text()) for text, file in files.items() if file.exists()}
+
+
+def conditions(name: str) -> str:
+    """Return a sentence on the documents and the device of an experiment's runs."""
+    runs = runs_of(name)
+    first = next(iter(runs.values()))
+    lengths = ", ".join(map(str, sorted(set(first["documents"]["lengths"]))))
+    full = (
+        f"{text} {run['rows'][0]['needle_accuracy']:.1%} of {asked(run)}"
+        for text, run in runs.items()
+        if not run["no_needles"]
+    )
+    where = "a GPU" if first["command"]["device"] == "cuda" else "a CPU"
+    return (
+        f"{len(first['documents']['lengths'])} documents a text of {lengths} tokens, on {where}, "
+        f"torch {first['versions']['torch']}, Python {first['versions']['python']}. The full cache "
+        f"answers, of the questions that count: {'; '.join(full)}."
+    ).replace("%", " %")
+
+
+def of_experiment(name: str, only: Sequence[str], form: str) -> Iterator[list[str]]:
+    """Yield the comparisons of an experiment on SmolLM2, a column or two for each text."""
+    runs = runs_of(name)
+    columns = ("facts", "bits per byte") if form == "long" else ("facts, points",)
+    yield ["", "", *(f"{what}, {text}" for what in columns for text in runs)]
+    first, *others = (
+        {
+            (one["claim"], one["system"], one["against"], one["ratio"]): one
+            for one in run["verdicts"]
+        }
+        for run in runs.values()
+    )
+    for key, one in first.items():
+        left = f"{one['stored'][0]:.1f} % of the bytes"
+        ratio = one["ratio"]
+        kept = f"{ratio} entries" if ratio and ratio >= 1 else f"{ratio or 0:.0%} removed"
+        names = {one["system"], str(ratio)}
+        if only and not names & {*only} and f"{one['system']}>{one['against']}" not in only:
+            continue
+        names = [one[side] for side in ("system", "against")]
+        if form == "short":
+            names = [SHORT.get(name, name) for name in names]
+        yield [
+            "{} against {}".format(*(name if " " in name else f"`{name}`" for name in names)),
+            left if ratio is None else kept,
+            *cells(runs, [one, *(other[key] for other in others)], form),
         ]
-        for run, one in zip(runs, same, strict=True):
-            found = [share(run, one[side], one["ratio"]) for side in ("against", "system")]
-            counted = sum(run["kinds"][kind]["counts"] for of in kinds(run) for kind in of)
-            change = spread(widen(one["needles"], counted), "+.1%", one["signs"][1] != "=")
-            cells.append(f"{found[0]:.1%} → {found[1]:.1%}: {change}")
-        cells += [spread(one["bits"], "+.4f", one["signs"][0] != "=") for one in same]
-        yield cells
 
 
-def kinds(run: Figures) -> list[list[str]]:
-    """Return the kinds of the tasks of each document of a run."""
-    return run["documents"]["kinds"]
+SHORT = {
+    "hex-3:control.mask=random": "as many random values",
+    "hex-3:control.mask=extremes": "as many largest and smallest values",
+    "hex-3:control.mask=extremes,hex.density=0.015625,hex.near=True": "half as many of these",
+    "hex-3:hex.tile=True": "one tile of the expander",
+    "hex-3:hex.density=0": "no exact values",
+    "hex-3:hex.heavy=0,hex.recent=0": "the expander alone",
+    "knorm+graphkv:control.keys=dealt": "with keys of other tokens",
+    "knorm+graphkv:control.keys=positions": "with positions for keys",
+    "snapkv+graphkv:control.keys=dealt": "with keys of other tokens",
+    "snapkv+graphkv:control.keys=positions": "with positions for keys",
+}
+"""What short tables call systems with settings."""
+
+
+def cells(runs: dict[str, Figures], same: Sequence[Figures], form: str) -> Iterator[str]:
+    """Yield the cells of one comparison, made in several runs."""
+    for run, one in zip(runs.values(), same, strict=True):
+        if one["needles"] is None:
+            yield "–"
+            continue
+        change = widen(one["needles"], asked(run))
+        sure = one["signs"][1] != "="
+        if form == "short":
+            yield spread([100 * bound for bound in change], "+.1f", sure)
+            continue
+        found = [share(run, one[side], one["ratio"]) for side in ("against", "system")]
+        yield f"{found[0]:.1%} → {found[1]:.1%}: {spread(change, '+.1%', sure)}"
+    if form == "long":
+        yield from (spread(one["bits"], "+.4f", one["signs"][0] != "=") for one in same)
+
+
+def asked(run: Figures) -> int:
+    """Return the number of questions of a run that count."""
+    return sum(run["kinds"][kind]["counts"] for of in run["documents"]["kinds"] for kind in of)
 
 
 def share(run: Figures, system: str, ratio: float | None) -> float:
     """Return the share of facts that a system finds; the full cache has no ratio."""
     rows = {(row["system"], row["ratio"]): row for row in run["rows"]}
     return (rows.get((system, ratio)) or rows[system, None])["needle_accuracy"]
+
+
+def tables_page() -> str:
+    """Return the page of all tables and figures of the papers: the run, or why there is none."""
+    parts = [BEFORE]
+    for name, about in experiments().items():
+        parts.append(f"## {name}\n")
+        if "claim" in about:
+            parts.append(f"{about['claim']}\n")
+        if "skip" in about:
+            parts.append(f"*Not run.* {about['skip']}\n")
+        if "run" in about:
+            parts.append(f"*Another command shows it:* `{about['run']}`\n")
+        if "options" in about:
+            parts.append(f"*Against it would speak:* {about['refuted']}\n")
+        found = [x for x in (name, f"{name}-2K", f"{name}-4K") if runs_of(x)]
+        pictures = [one for x in found for one in captions(x)]
+        parts += [f"<!-- table {x} -->\n<!-- end -->\n" for x in found if not pictures]
+        parts += pictures
+        if "options" in about and not found:
+            parts.append("*Not run yet*, for want of time.\n")
+    return with_tables("\n".join(parts), "long")
+
+
+def pages() -> dict[Path, str]:
+    """Return the pages with the tables of the runs."""
+    short = DOCS / "results.md", DOCS / "hex" / "expander.md"
+    return {page: with_tables(page.read_text(), "short") for page in short} | {
+        DOCS / "result_tables.md": tables_page()
+    }
+
+
+def captions(name: str) -> Iterator[str]:
+    """Yield what the pictures of an experiment show."""
+    for text, run in runs_of(name).items():
+        for one in run["pictures"]:
+            yield f"- *{one['title']}*, {text}: {one['caption']}\n"
+
+
+BEFORE = """# All tables and figures of the papers, on SmolLM2
+
+For each, the paper's claim and what would speak against it, both written before the run; then the
+run. [The results](results.md) say how to read a cell, and what follows. The name of a section is
+that of its experiment: `python -m optimized --model smollm2 --experiment ID`. The figures are in
+`docs/shipped/smollm2`.
+"""
 
 
 def draw_charts() -> None:
@@ -251,4 +392,7 @@ CHARTS: dict[str, tuple[str, Callable[[Figures], bool]]] = {
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_tables(PAGE.read_text()))
+    for name in sys.argv[1:]:
+        ship(Path(name))
+    for page, text in pages().items():
+        page.write_text(text)

@@ -32,7 +32,7 @@ SENTENCE = Task(
 )
 """The hidden fact for models that know sentences."""
 FILE = "timeit.py"
-"""The file that is read by default, one that the shipped models were not trained on."""
+"""The file that is read by default, one that the shipped model was not trained on."""
 TOKENS = 800
 LEAST = 32
 """The fewest tokens beside the fact."""
@@ -146,7 +146,7 @@ def lines(model: str, text: str, tokens: int, task: Task, found: Sequence[Answer
     yield ""
     if task.answer.strip() not in found[0].text:
         yield (
-            "The full cache does not give the value either. The shipped models are trained to "
+            "The full cache does not give the value either. The shipped model is trained to "
             "answer such a line;\nanother model may know the value and not answer it.\n"
         )
 

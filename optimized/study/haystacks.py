@@ -17,7 +17,7 @@ def prose() -> str:
 
 
 def code() -> str:
-    """Return source files of Python's library that the shipped models were not trained on."""
+    """Return source files of Python's library that the shipped model was not trained on."""
     return "\n\n".join(files("heldout").values())
 
 
