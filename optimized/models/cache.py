@@ -70,6 +70,8 @@ class AttendingCache(Cache):
         self.ids: Tensor | None = None
         """The ids that were read; None where the model got embeddings in place of some."""
         self.reader: int | None = None
+        self.kept_of_prompt: list[Tensor] | None = None
+        """Which tokens of the prompt each head of each layer has kept; None where it kept all."""
 
     def reset(self) -> None:
         """Forget every token."""
@@ -78,13 +80,61 @@ class AttendingCache(Cache):
 
     def copy_record(self, other: "AttendingCache") -> None:
         """Take over the record of the tokens that another cache has seen."""
-        for name in ("valid", "ends", "ahead", "looked", "ids", "reader", "carries"):
+        for name in (
+            "valid",
+            "ends",
+            "ahead",
+            "looked",
+            "ids",
+            "reader",
+            "carries",
+            "kept_of_prompt",
+        ):
             setattr(self, name, getattr(other, name))
 
     @property
     def nbytes(self) -> int:
         """Bytes of every storage that layers and mask keep alive; ids add 8 bytes per token."""
         return optimized.stored_bytes([self.layers, self.states, self.valid])
+
+    @property
+    def full_nbytes(self) -> int:
+        """Bytes of a cache that holds every token seen, padding included, in the same types."""
+        whole = [layer for layer in self.layers if isinstance(layer, AttendingLayer)]
+        others = [layer for layer in self.layers if not isinstance(layer, AttendingLayer)]
+        nbytes = optimized.stored_bytes([others, self.states])
+        for layer in whole:
+            keys, values = layer.whole
+            stored = (keys,) if values is keys else (keys, values)
+            widths = sum(x.shape[1] * x.shape[-1] * x.element_size() for x in stored)
+            nbytes += len(self.ends) * layer.seen * widths
+        return nbytes
+
+    @property
+    def share(self) -> float:
+        """Bytes of this cache as a share of those of a full one."""
+        return self.nbytes / self.full_nbytes
+
+    def kept(self) -> list[Tensor]:
+        """Return which of the tokens seen are stored, exactly or in codes.
+
+        Returns:
+            For each layer that sees the whole text a mask over batch, heads and tokens. Tokens
+            after the prompt are stored, padding is not. `mask[row, head].nonzero()` has positions.
+        """
+        layers = [layer for layer in self.layers if isinstance(layer, AttendingLayer)]
+        masks = [self.real_tokens(layer) for layer in layers]
+        for mask, kept in zip(masks, self.kept_of_prompt or (), strict=False):
+            mask[..., : kept.shape[-1]] = kept
+        return masks
+
+    def real_tokens(self, layer: AttendingLayer) -> Tensor:
+        """Return a mask over batch, heads and tokens of a layer that is True but at padding."""
+        keys = layer.whole[0]
+        flags = self.seen_valid
+        if flags is None:
+            flags = torch.ones(len(self.ends), layer.seen, dtype=torch.bool, device=keys.device)
+        return flags[:, None].repeat(1, keys.shape[1], 1)
 
     @property
     def seen_valid(self) -> Tensor | None:
@@ -449,6 +499,8 @@ class AttendingCache(Cache):
         self.ends, self.ahead = ([x[row] for row in rows] for x in (self.ends, self.ahead))
         self.valid = None if self.valid is None else self.valid[indices]
         self.ids = None if self.ids is None else self.ids[indices]
+        if self.kept_of_prompt is not None:
+            self.kept_of_prompt = [mask[indices] for mask in self.kept_of_prompt]
 
     def activate_past_recording(self) -> None:
         """Raise an error: tokens cannot be removed, as assisted decoding needs."""

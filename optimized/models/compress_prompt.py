@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 import optimized
@@ -30,7 +30,7 @@ from optimized.models.systems import (
     system_named,
 )
 from optimized.readings import READINGS
-from reference.contract.checks import must_be, one_of
+from reference.contract.checks import must_be, one_of, shaped
 from reference.contract.enforce import shown
 from reference.contract.types import Positive
 from reference.refinement import Refinement
@@ -45,6 +45,7 @@ def compressed(
     ratio: float | Sequence[float] | None = None,
     keep: int | Sequence[int] | None = None,
     interval: int | None = None,
+    protected: Bool[Tensor, "batch tokens"] | slice | None = None,
     refined: Refinement | None = None,
     settings: Mapping[str, Any] | None = None,
     chunk: int | None = None,
@@ -74,6 +75,9 @@ def compressed(
         interval: compress again after every `interval` new tokens, to the number of entries kept of
             the prompt (in a padded batch, of its longest row). The scorer must be able to score a
             token on arrival, and entries of different layers do not compete.
+        protected: tokens that a system that evicts keeps in every head, besides those that its
+            scorer protects: a mask like `input_ids`, or a slice of each row's tokens without
+            padding, such as `slice(0, 40)` for a system prompt. They count towards the budget.
         refined: settings of a refinement, in place of the papers'.
         settings: settings of the scorer, as `scorer` takes them.
         chunk: how many tokens to read at a time, by default all.
@@ -105,6 +109,7 @@ def compressed(
     one_of("reading", reading, READINGS)
     require_budget(chosen, interval, ratio, keep)
     require_refinable(chosen, interval, refined, reading)
+    span = protected_span(chosen, interval, protected, input_ids)
     if not isinstance(settings, Mapping | None):
         raise TypeError(
             f"settings must be a dictionary, such as {{'window': 16}}, got {shown(settings)}"
@@ -127,6 +132,7 @@ def compressed(
         scorer=made,
         hex_config=hex_config,
         inputs=Inputs(input_ids, mask, extra),
+        protected=span(mask.bool()) if span is not None else None,
         ratio=ratio,
         keep=keep,
         interval=interval,
@@ -255,6 +261,29 @@ def require_budget(system: System, interval: Any, ratio: Any, keep: Any) -> None
             f"ratio and keep must be one number for {system.scorer!r}, which shares the "
             "budget among layers itself, got one per layer"
         )
+
+
+def protected_span(
+    system: System, interval: Any, protected: Any, ids: Tensor
+) -> Callable[[Tensor], Tensor] | None:
+    """Return a function from the mask of real tokens to that of the protected ones, if any."""
+    if protected is None:
+        return None
+    if not system.evicts or interval is not None:
+        why = "it evicts nothing" if interval is None else "with an interval"
+        raise ValueError(f"protected must be None for {system.name!r}, got {protected}: {why}")
+    if isinstance(protected, slice):
+
+        def of_row(real: Tensor) -> Tensor:
+            marked = torch.zeros_like(real)
+            for row, flags in zip(marked, real, strict=True):
+                row[flags.nonzero()[:, 0][protected]] = True
+            return marked
+
+        return of_row
+    must_be("protected", protected, Bool[Tensor, "batch tokens"])
+    shaped("protected", protected, ids.shape)
+    return lambda real: protected.to(real.device) & real
 
 
 def require_refinable(system: System, interval: Any, refined: Any, reading: str) -> None:

@@ -124,6 +124,19 @@ class DecodingTransformersCache(AttendingCache):
         gates = iter(weights if weights is not None else [None] * count)
         super().__init__(config, lambda: DecodingLayer(settings, scorer, next(gates), kv))
 
+    def kept(self) -> list[Tensor]:
+        """Return which of the tokens seen are stored: a mask over batch, heads and tokens."""
+        masks = []
+        for layer in self.layers:
+            if isinstance(layer, DecodingLayer):
+                real = self.real_tokens(layer)
+                view = layer.kv.decoding_read(layer.held)
+                padding = (~real).sum(-1, keepdim=True)
+                places = (view.positions + padding).masked_fill(~view.present, 0)
+                held = torch.zeros(real.shape, dtype=torch.int32, device=real.device)
+                masks.append(held.scatter_add(-1, places, view.present.int()) > 0)
+        return masks
+
     def admit(self, count: int, real: Tensor | None, seen: int) -> None:
         """Refuse padding after the prompt."""
         super().admit(count, real, seen)

@@ -246,6 +246,9 @@ class EvictionCache(AttendingCache):
         for layer in (*self.layers, *self.states.values()):
             if hasattr(layer, "take_back"):
                 layer.take_back()
+        left = self.get_seq_length()
+        if self.kept_of_prompt is not None:
+            self.kept_of_prompt = [mask[..., :left] for mask in self.kept_of_prompt]
 
     def reset(self) -> None:
         """Forget every token."""
@@ -274,6 +277,7 @@ class EvictionCache(AttendingCache):
                 raise ValueError(f"kept[{index}] must be False at padding, got True")
         for layer, mask in zip(layers, kept, strict=True):
             layer.adopt(kv.evict(*layer.whole, mask))
+        self.kept_of_prompt = [mask.clone() for mask in kept]
 
     def compress(
         self,

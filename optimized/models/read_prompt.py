@@ -66,6 +66,8 @@ class Reader:
     hex_config: HexConfig | None
     """The settings of HEX, where the caller gave them in place of a name."""
     inputs: Inputs
+    protected: Tensor | None
+    """Tokens that are kept in every head, besides those that the scorer protects."""
     ratio: Any
     keep: Any
     interval: int | None
@@ -224,6 +226,8 @@ class EvictingReader(Reader):
         scores, paid = None, None
         short: dict[int, tuple[int, int]] = {}
         for scores, rows in score_rows(scorer, prompt, budgets):
+            if self.protected is not None:
+                scores = scores.protecting(self.protected[:, : valid.shape[1]])
             scores = scores if layered is None else scores._replace(budgets=layered)
             how = self.system, prompt, scores, ratio, self.reading, self.kv, keep
             kept[:, rows], found = kept_entries(*how, rows if len(rows) < len(valid) else None)

@@ -30,6 +30,14 @@ class Scores(NamedTuple):
     """How many entries a head of each layer keeps, where the scorer shares the budget among
     layers."""
 
+    def protecting(self, tokens: Bool[Tensor, "batch tokens"]) -> "Scores":
+        """Return the scores with tokens that are protected in every head, too."""
+        scored = [
+            one._replace(protected=one.protected | tokens[:, None].to(one.protected.device))
+            for one in self.scored
+        ]
+        return self._replace(scored=tuple(scored))
+
 
 class PromptLayer(NamedTuple):
     """One layer of a prompt that was read: the input of every scorer."""

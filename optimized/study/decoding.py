@@ -85,6 +85,7 @@ class DecodingDocument:
             scorer=None,
             hex_config=None,
             inputs=Inputs(self.ids, torch.ones_like(self.ids), {}),
+            protected=None,
             ratio=trial.removed,
             keep=trial.keep,
             interval=interval,

@@ -41,7 +41,7 @@ OF_TYPE: dict[str, dict] = {
     "'window': settings of snapkv go to settings={'window': ...}": dict(window=16),
     "got 'ratoi': did you mean 'ratio'?": dict(ratoi=0.5),
     "'inputs_embeds': leave it out, since": dict(inputs_embeds=torch.zeros(1, 4, 32)),
-    "got 'xyz': options are ratio, keep, interval, refined, settings": dict(xyz=1),
+    "got 'xyz': options are ratio, keep, interval, protected, refined, settings": dict(xyz=1),
     "must be given: `compressed(model, system, **tokenizer(text": dict(input_ids=None),
     "got a torch.int64 tensor: pass ids after it, `compressed(model, ": dict(system=IDS),
     "got LlamaForCausalLM: pass the model before it": dict(system=stock_model("llama")),
