@@ -203,8 +203,8 @@ def ship(folder: Path) -> None:
 def with_tables(page: str, form: str) -> str:
     """Return a page with the table of each experiment between its two comments.
 
-    Behind the name in the first comment stand the ratios or systems whose rows are shown, if not
-    all are.
+    Behind the name in the first comment stand the ratios, the systems or the pairs, such as
+    `hex-3>full` or `kvzip+hubkv>kvzip@0.9`, whose rows are shown, if not all are.
     """
 
     def filled(found: re.Match[str]) -> str:
@@ -256,8 +256,8 @@ def of_experiment(name: str, only: Sequence[str], form: str) -> Iterator[list[st
         left = f"{one['stored'][0]:.1f} % of the bytes"
         ratio = one["ratio"]
         kept = f"{ratio} entries" if ratio and ratio >= 1 else f"{ratio or 0:.0%} removed"
-        names = {one["system"], str(ratio)}
-        if only and not names & {*only} and f"{one['system']}>{one['against']}" not in only:
+        pair = f"{one['system']}>{one['against']}"
+        if only and not {one["system"], str(ratio), pair, f"{pair}@{ratio}"} & {*only}:
             continue
         names = [one[side] for side in ("system", "against")]
         if form == "short":

@@ -377,8 +377,8 @@ def compressing(
     Args:
         model: a causal language model of `transformers`, in evaluation mode.
         system: the system that compresses each prompt, as `compressed` takes it.
-        options: the other options of `compressed`: `ratio`, `keep`, `interval`, `refined`,
-            `settings`, `chunk`, `reading`, `kv`.
+        options: the other options of `compressed`: `ratio`, `keep`, `interval`, `protected`,
+            `refined`, `settings`, `chunk`, `reading`, `kv`.
 
     Yields:
         The model.
