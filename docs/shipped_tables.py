@@ -244,29 +244,38 @@ def of_experiment(name: str, only: Sequence[str], form: str) -> Iterator[list[st
     """Yield the comparisons of an experiment on SmolLM2, a column or two for each text."""
     runs = runs_of(name)
     columns = ("facts", "bits per byte") if form == "long" else ("facts, points",)
-    yield ["", "", *(f"{what}, {text}" for what in columns for text in runs)]
-    first, *others = (
+    yield ["", *(f"{what}, {text}" for what in columns for text in runs)]
+    found = [
         {
             (one["claim"], one["system"], one["against"], one["ratio"]): one
             for one in run["verdicts"]
         }
         for run in runs.values()
-    )
-    for key, one in first.items():
-        left = f"{one['stored'][0]:.1f} % of the bytes"
-        ratio = one["ratio"]
-        kept = f"{ratio} entries" if ratio and ratio >= 1 else f"{ratio or 0:.0%} removed"
-        pair = f"{one['system']}>{one['against']}"
-        if only and not {one["system"], str(ratio), pair, f"{pair}@{ratio}"} & {*only}:
-            continue
-        names = [one[side] for side in ("system", "against")]
-        if form == "short":
-            names = [SHORT.get(name, name) for name in names]
-        yield [
-            "{} against {}".format(*(name if " " in name else f"`{name}`" for name in names)),
-            left if ratio is None else kept,
-            *cells(runs, [one, *(other[key] for other in others)], form),
-        ]
+    ]
+    for key in sorted(found[0], key=lambda key: place(key, only)):
+        if place(key, only) >= 0:
+            same = [run[key] for run in found]
+            yield [described(same[0], form), *cells(runs, same, form)]
+
+
+def place(key: tuple[str, str, str, float | None], only: Sequence[str]) -> int:
+    """Return where a comparison stands among those that are shown; -1 if it is not shown."""
+    _, system, against, ratio = key
+    names = (system, str(ratio), f"{system}>{against}", f"{system}>{against}@{ratio}")
+    return min((only.index(name) for name in names if name in only), default=-1) if only else 0
+
+
+def described(one: Figures, form: str) -> str:
+    """Return what a comparison is of: two systems, and the budget or bytes of the first."""
+    ratio, names = one["ratio"], [str(one["system"]), str(one["against"])]
+    if form == "short":
+        names = [SHORT.get(name, name) for name in names]
+    if ratio is None:
+        budget = f"{one['stored'][0]:.1f} % of the bytes"
+    else:
+        budget = f"{ratio} entries" if ratio >= 1 else f"{ratio:.0%} removed"
+    both = "{} against {}".format(*(name if " " in name else f"`{name}`" for name in names))
+    return f"{both}, {budget}"
 
 
 SHORT = {
