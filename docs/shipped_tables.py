@@ -283,7 +283,7 @@ SHORT = {
     "hex-3:control.mask=extremes": "as many largest and smallest values",
     "hex-3:control.mask=extremes,hex.density=0.015625,hex.near=True": "half as many of these",
     "hex-3:hex.tile=True": "one tile of the expander",
-    "hex-3:hex.density=0": "no exact values",
+    "hex-3:hex.density=0": "no expander",
     "hex-3:hex.heavy=0,hex.recent=0": "the expander alone",
     "knorm+graphkv:control.keys=dealt": "with keys of other tokens",
     "knorm+graphkv:control.keys=positions": "with positions for keys",
