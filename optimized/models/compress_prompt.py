@@ -28,6 +28,7 @@ from optimized.models.systems import (
     refinement_name,
     refinement_settings,
     system_named,
+    with_store_settings,
 )
 from optimized.readings import READINGS
 from reference.contract.checks import must_be, one_of, shaped
@@ -62,8 +63,8 @@ def compressed(
     Args:
         model: a causal language model of `transformers`, in evaluation mode.
         system: a name, as `python -m optimized` takes it: `full`; a scorer with or without
-            `+hubkv`, `+graphkv` or `+nms` and `@head`, `@layer` or `@model`; `hex-3` or `hex-4`,
-            with or without `+hubkv` or `+graphkv`; `kcvt-3`, `kcvt-4`, `kivi-2`, `kivi-4` or
+            `+hubkv`, `+graphkv` or `+nms` and `@head`, `@layer` or `@model`; `hex-3`, `hex-4` or
+            `hex-8`, with or without `+hubkv` or `+graphkv`; `kcvt-`, `kivi-` with their bits, or
             `gear`; a scorer, `>` and a store for the entries left. Or a scorer that `scorer`
             returned, or settings of HEX.
         input_ids: prompts, padded on the left.
@@ -79,7 +80,9 @@ def compressed(
             scorer protects: a mask like `input_ids`, or a slice of each row's tokens without
             padding, such as `slice(0, 40)` for a system prompt. They count towards the budget.
         refined: settings of a refinement, in place of the papers'.
-        settings: settings of the scorer, as `scorer` takes them.
+        settings: settings of the scorer, as `scorer` takes them, and of the store: those of
+            `HexConfig`, `kivi_prefill` or `gear_prefill`. Behind `>`, a name that the scorer has,
+            too, is the scorer's.
         chunk: how many tokens to read at a time, by default all.
         reading: `"letter"`, or `"remedied"` with the corrections that the errata propose.
         kv: `reference` or `optimized`.
@@ -114,8 +117,13 @@ def compressed(
         raise TypeError(
             f"settings must be a dictionary, such as {{'window': 16}}, got {shown(settings)}"
         )
-    if made is not None or not chosen.evicts:
-        checks.require_known_settings(chosen.name, settings or {}, ())
+    of_scorer = dict(settings or {})
+    if (chosen.store or chosen.then) and hex_config is None:
+        takes = SCORERS[str(chosen.scorer)].takes if chosen.evicts else ()
+        of_store = {name: of_scorer.pop(name) for name in {*of_scorer} - {*takes}}
+        chosen = with_store_settings(chosen, of_store)
+    elif made is not None or not chosen.evicts:
+        checks.require_known_settings(chosen.name, of_scorer, ())
     attach(model)
     require_one_device(model, chosen, interval)
     name, budgets = ("keep", keep) if ratio is None else ("ratio", ratio)
@@ -136,7 +144,7 @@ def compressed(
         ratio=ratio,
         keep=keep,
         interval=interval,
-        settings=dict(settings or {}),
+        settings=of_scorer,
         chunk=chunk,
         reading=reading,
         kv=kv,

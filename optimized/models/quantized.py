@@ -3,7 +3,9 @@
 One quantises the whole prompt; one, `"snapkv>hex-4"` and the like, what eviction keeps of it.
 """
 
+from collections.abc import Mapping
 from inspect import signature
+from math import gcd
 from types import ModuleType
 from typing import Any
 
@@ -17,10 +19,16 @@ from optimized.models.attention import Softmax, dense_attention
 from optimized.models.cache import AttendingCache
 from optimized.models.eviction_cache import EvictionCache, EvictionLayer, ragged_without_positions
 from optimized.models.layer import key_heads_and_width, require_own_keys
-from optimized.models.systems import System, hex_settings, refinement_settings, system_named
+from optimized.models.systems import (
+    QUANTIZERS,
+    System,
+    hex_settings,
+    quantizer_settings,
+    refinement_settings,
+    store_of_kept,
+    with_store_settings,
+)
 from reference.contract.checks import one_of
-
-QUANTIZERS = ("kivi-2", "kivi-4", "gear")
 
 
 class QuantizedLayer(AttendingLayer):
@@ -97,11 +105,13 @@ class QuantizedLayer(AttendingLayer):
         self.held = add(self.held, keys, values)
 
 
-def require_whole_groups(name: str, config: Any, kv: ModuleType) -> None:
+def require_whole_groups(system: System, config: Any, kv: ModuleType) -> None:
     """Refuse heads whose channels KIVI cannot divide into groups."""
+    name = str(system.store)
     if not name.startswith("kivi"):
         return
-    group = signature(kv.kivi_prefill).parameters["group"].default
+    usual = signature(kv.kivi_prefill).parameters["group"].default
+    group = quantizer_settings(system).get("group", usual)
     try:
         width = key_heads_and_width(config)[1]
     except RuntimeError:  # of transformers, where layers have different widths
@@ -109,7 +119,8 @@ def require_whole_groups(name: str, config: Any, kv: ModuleType) -> None:
     if width % group:
         raise ValueError(
             f"model must have heads of a multiple of {group} channels for {name!r}, whose groups "
-            f"of values have {group}, got heads of {width}: 'gear' and 'kcvt-4' take any"
+            f"of values have {group}, got heads of {width}: {gcd(width, group)} divides them, as "
+            f"settings={{'group': {gcd(width, group)}}}; 'gear' and 'kcvt-4' take any"
         )
 
 
@@ -120,20 +131,27 @@ class QuantizedTransformersCache(AttendingCache):
 
     Args:
         config: the configuration of an attached model.
-        name: `"kivi-2"`, `"kivi-4"` or `"gear"`.
+        name: `"kivi-2"`, `"kivi-4"`, `"kivi-8"` or `"gear"`.
         exact_outliers: whether GEAR's correction leaves outliers unchanged (E-H42).
         kv: `reference` or `optimized`.
+        settings: other settings of `kivi_prefill` or `gear_prefill`.
 
     Raises:
         ValueError: there is no such quantiser.
     """
 
     def __init__(
-        self, config: Any, name: str, exact_outliers: bool = False, kv: ModuleType = optimized
+        self,
+        config: Any,
+        name: str,
+        exact_outliers: bool = False,
+        kv: ModuleType = optimized,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
         one_of("name", name, QUANTIZERS)
-        require_whole_groups(name, config, kv)
-        system, reading = System(name, store=name), "remedied" if exact_outliers else "letter"
+        system = with_store_settings(System(name, store=name), settings or {})
+        require_whole_groups(system, config, kv)
+        reading = "remedied" if exact_outliers else "letter"
         super().__init__(config, lambda: QuantizedLayer(system, reading, kv))
 
 
@@ -145,12 +163,13 @@ def require_storable(system: System, config: Any, alike: bool, reading: str) -> 
     """
     assert system.then is not None
     require_own_keys(config)
-    require_whole_groups(system.then, config, optimized)
+    store = store_of_kept(system)
+    require_whole_groups(store, config, optimized)
     if not system.then.startswith("hex"):
         return
     heads, width = key_heads_and_width(config)
     channels = width * (heads if alike and system.scope == "head" else 1)
-    settings = hex_settings(system_named(system.then), reading)
+    settings = hex_settings(store, reading)
     try:
         optimized.biregular_degrees(settings.block, channels, settings.density)
     except ValueError as error:
@@ -168,9 +187,9 @@ def quantize_tokens(
     """Return the quantised form of some tokens."""
     assert system.store is not None
     if system.store == "gear":
-        return kv.gear_prefill(keys, values)
+        return kv.gear_prefill(keys, values, **quantizer_settings(system))
     if system.store.startswith("kivi"):
-        return kv.kivi_prefill(keys, values, bits=int(system.store.removeprefix("kivi-")))
+        return kv.kivi_prefill(keys, values, **quantizer_settings(system))
     if mass is None:
         mass = keys.new_zeros(keys.shape[:-1], dtype=torch.float32)
     scored = Scored(mass, torch.zeros_like(mass, dtype=torch.bool))

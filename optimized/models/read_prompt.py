@@ -21,7 +21,6 @@ from optimized.models.hex import HexTransformersCache
 from optimized.models.layer import count_full_attention_layers
 from optimized.models.prefill import Prefilled, prefill, read
 from optimized.models.quantized import (
-    QUANTIZERS,
     QuantizedEvictionCache,
     QuantizedTransformersCache,
     require_storable,
@@ -30,12 +29,13 @@ from optimized.models.scorer import Scorer, Scores, lengths
 from optimized.models.scorers import SCORERS
 from optimized.models.selection import budget_of, kept_entries, warn_of_short_budgets
 from optimized.models.systems import (
+    QUANTIZERS,
     System,
     compares_queries,
     hex_settings,
     reading_settings,
     refinement_settings,
-    system_named,
+    store_of_kept,
 )
 from reference.contract.checks import one_of
 
@@ -148,7 +148,8 @@ class QuantizedReader(Reader):
         checks.reject_chunking(f"for {self.system.name!r}", self.chunk)
         outliers = self.reading == "remedied"
         store = str(self.system.store)
-        cache = QuantizedTransformersCache(self.model.config, store, outliers, self.kv)
+        how = outliers, self.kv, self.system.changes_of("store")
+        cache = QuantizedTransformersCache(self.model.config, store, *how)
         return self.read_all_but_last(cache)
 
 
@@ -206,7 +207,7 @@ class EvictingReader(Reader):
         if system.then is None:
             return prompt.cache
         paid = None if scores is None else [*zip(scores, kept, strict=True)]
-        stored = system_named(system.then)
+        stored = store_of_kept(system)
         return QuantizedEvictionCache(prompt.cache, paid, stored, self.reading, self.kv)
 
     def evict(self, scorer: Scorer, prompt: Prefilled) -> tuple[list[Tensor] | None, Tensor]:

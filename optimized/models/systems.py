@@ -1,6 +1,7 @@
 """Systems by name: a scorer, a refinement, a scope, or a store."""
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, get_type_hints
 
 import optimized
 from optimized import GraphSettings
@@ -9,10 +10,13 @@ from optimized.models.scorer import Scope
 from optimized.models.scorers import SCORERS
 from optimized.readings import READINGS
 from reference.contract.checks import one_of
+from reference.contract.enforce import compiled
 
 REFINEMENTS = ("hubkv", "graphkv", "nms")
 KINDS = (optimized.HubSettings, GraphSettings, optimized.NmsSettings)
-STORES = ("hex-3", "hex-4", "kcvt-3", "kcvt-4", "kivi-2", "kivi-4", "gear")
+HEXES = ("hex-3", "hex-4", "hex-8")
+QUANTIZERS = ("kivi-2", "kivi-4", "kivi-8", "gear")
+STORES = (*HEXES, "kcvt-3", "kcvt-4", "kcvt-8", *QUANTIZERS)
 
 NEIGHBOURS = 8
 """Neighbours of each source in GraphKV's graph; the paper gives no number.
@@ -43,7 +47,7 @@ class System(NamedTuple):
     @property
     def parts(self) -> list[str]:
         """Its parts that have settings."""
-        store = "hex" if self.store in STORES[:2] else None
+        store = "hex" if self.store in HEXES else None
         scorer = self.scorer if self.evicts else None
         return [part for part in (scorer, self.refinement, store) if part is not None]
 
@@ -71,8 +75,9 @@ def system_named(name: str) -> System:
     Args:
         name: `full`; a scorer, alone or with `+hubkv`, `+graphkv` or `+nms`, and with `@head`,
             `@layer` or `@model` for another scope than its authors'; `hex-3`, `hex-4`,
-            `kcvt-3`, `kcvt-4`, `kivi-2`, `kivi-4` or `gear`; a HEX with a refinement; a scorer,
-            `>` and a store for the entries left, as in `snapkv+hubkv>hex-4`.
+            `hex-8`, `kcvt-3`, `kcvt-4`, `kcvt-8`, `kivi-2`, `kivi-4`, `kivi-8` or `gear`; a HEX
+            with a refinement; a scorer, `>` and a store for the entries left, as in
+            `snapkv+hubkv>hex-4`.
 
     Raises:
         ValueError: there is no such system.
@@ -107,7 +112,7 @@ def system_named(name: str) -> System:
         f"system must be a known name, got {name!r}{hint} Known are 'full'; a scorer "
         f"({', '.join(SCORERS)}), alone or with one of "
         f"+{', +'.join(REFINEMENTS)} and with @head, @layer or @model; a store "
-        f"({', '.join(STORES)}), hex-3 and hex-4 also with +hubkv or +graphkv; and a scorer, '>' "
+        f"({', '.join(STORES)}), those of HEX also with +hubkv or +graphkv; and a scorer, '>' "
         "and a store, as in 'snapkv>hex-4'"
     )
 
@@ -172,11 +177,50 @@ def default_refinement(refinement: str, reading: str) -> Any:
     return optimized.HubSettings() if refinement == "hubkv" else optimized.NmsSettings()
 
 
+def store_of_kept(system: System) -> System:
+    """Return the system that stores what another one keeps, with its settings."""
+    stored = system_named(str(system.then))
+    return stored._replace(changes=tuple(one for one in system.changes if one[0] == "store"))
+
+
+def quantizer_settings(system: System) -> dict[str, Any]:
+    """Return the settings of a KIVI or GEAR that its name and its changes give."""
+    assert system.store is not None
+    _, bits, width = system.store.partition("-")
+    return ({"bits": int(width)} if bits else {}) | system.changes_of("store")
+
+
+def store_kinds(store: str) -> dict[str, Any]:
+    """Return the type of each setting of a store."""
+    if store in QUANTIZERS:
+        function = optimized.gear_prefill if store == "gear" else optimized.kivi_prefill
+        kinds = get_type_hints(function, include_extras=True)
+        return {name: kinds[name] for name in kinds if name not in ("keys", "values", "return")}
+    return get_type_hints(optimized.HexConfig, include_extras=True)
+
+
+def with_store_settings(system: System, given: Mapping[str, Any]) -> System:
+    """Return a system with settings of its store.
+
+    Raises:
+        TypeError, ValueError: the store has no such setting, or its value is not admissible.
+    """
+    store = str(system.then or system.store)
+    kinds = store_kinds(store)
+    for name, value in given.items():
+        checks.require_known_name(f"settings of {store}", name, sorted(kinds))
+        compiled(f"settings of {store}: {name}", kinds[name])(value, {})
+    changes = (*system.changes, *(("store", name, value) for name, value in given.items()))
+    return system._replace(changes=changes)
+
+
 def hex_settings(system: System, reading: str) -> optimized.HexConfig:
     """Return the settings of a HEX or KCVT under a reading."""
     assert system.store is not None
-    given, changed = None if system.refinement else system.settings, system.changes_of("hex")
-    preset = given or optimized.hex_preset(system.store.upper())
+    given = None if system.refinement else system.settings
+    changed = system.changes_of("hex") | system.changes_of("store")
+    kind, _, bits = system.store.upper().partition("-")
+    preset = given or optimized.hex_preset(f"{kind}-3")._replace(bits=int(bits))
     return correct_hex(preset._replace(**changed), reading)._replace(**changed)
 
 

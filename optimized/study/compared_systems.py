@@ -6,6 +6,7 @@ from optimized.models.scorers import SCORERS
 from optimized.models.systems import (
     GRAPH,
     HEX,
+    HEXES,
     REFINEMENTS,
     STORES,
     System,
@@ -63,7 +64,7 @@ def everything() -> list[str]:
     ):
         others = [f"@{scope}" for scope in scorer.scopes() if scope != scorer.scope]
         names += [scorer.name + refinement + scope for scope in ("", *others)]
-    hexes = [f"{store}+{name}" for store in STORES[:2] for name in REFINEMENTS[:2]]
+    hexes = [f"{store}+{name}" for store in HEXES for name in REFINEMENTS[:2]]
     return [*names, *STORES, *hexes]
 
 
@@ -79,7 +80,7 @@ def corrections_in_use(one: System, reading: str) -> list[str]:
     if one.scorer is not None and (erratum := SCORERS[one.scorer].sharing):
         exact = (reading_settings(one.scorer, reading) | one.changes_of(one.scorer))["exact"]
         named |= {f"{one.scorer} exact": erratum} if exact else {}
-    if one.store in ("hex-3", "hex-4"):
+    if one.store in HEXES:
         config = hex_settings(one, reading)
         named |= {f"hex {name}": HEX[name] for name in HEX if getattr(config, name)}
     if one.store == "gear":

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from optimized import HexBlock, HexCache, HexConfig
 from optimized.models.scorer import Scores
-from optimized.models.systems import STORES, System
+from optimized.models.systems import HEXES, System
 from optimized.study.measurements import Trial
 
 
@@ -35,7 +35,7 @@ def applies(system: System, setting: str) -> bool:
     if setting == "keys":
         return system.refinement == "graphkv" and system.store is None
     if setting == "mask":
-        return system.store in STORES[:2]
+        return system.store in HEXES
     return system.evicts and system.refinement is None and not system.shares_budget
 
 

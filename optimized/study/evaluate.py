@@ -171,7 +171,7 @@ class Batch:
         """Replace the cache by the restored entries of a quantiser; return the stored bytes."""
         system, kv = row.trial.system, self.settings.kv
         reject_latent_attention(any(layer.expands for layer in self.cache.evictable()))
-        require_whole_groups(str(system.store), self.judge.model.config, kv)
+        require_whole_groups(system, self.judge.model.config, kv)
         windows = [one for one in self.cache.layers if isinstance(one, WindowLayer)]
         nbytes = kv.stored_bytes([windows, self.cache.states])
         digest = sha256()

@@ -66,7 +66,7 @@ OF_VALUE: dict[str, dict] = {
     "got 0 after 1 at position 19: set `tokenizer.padding_side = 'left'`": dict(
         attention_mask=prompts()[1].flip(-1)
     ),
-    "settings of kivi-2 must be left out, got window": dict(
+    "settings of kivi-2 must be one of bits, group, residual, scales, got 'window'": dict(
         system="kivi-2", ratio=None, settings={"window": 8}
     ),
     "one of kernel, pooling, window, got 'widow': did you mean": dict(settings={"widow": 8}),
