@@ -8,18 +8,18 @@ from huggingface_hub.utils import logging as hub_logging
 from torch import nn
 
 from optimized.models.attach import attach
-from optimized.tiny import WORDS
 
 if TYPE_CHECKING:  # an import of this package loads no code of models
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 SHIPPED, PACKAGED = "words", "smollm2"
+FOLDER = Path(__file__).parents[1] / "tiny" / SHIPPED
 
 
 def model_folder(name: str | Path) -> Path:
     """Return the folder of a model that is known by name; any other name is a folder or an id."""
     if name != PACKAGED:
-        return WORDS if name == SHIPPED else Path(name)
+        return FOLDER if name == SHIPPED else Path(name)
     from optimized.models.smollm2 import smollm2_folder
 
     return smollm2_folder()
