@@ -94,7 +94,11 @@ class AttendingCache(Cache):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of every storage that layers and mask keep alive; ids add 8 bytes per token."""
+        """Bytes of every storage that layers and mask keep alive.
+
+        Not counted are ids, 8 bytes per token, and the record of `kept`, a byte on the host for
+        each token of the prompt in each head.
+        """
         return optimized.stored_bytes([self.layers, self.states, self.valid])
 
     @property

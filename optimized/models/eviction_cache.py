@@ -277,7 +277,7 @@ class EvictionCache(AttendingCache):
                 raise ValueError(f"kept[{index}] must be False at padding, got True")
         for layer, mask in zip(layers, kept, strict=True):
             layer.adopt(kv.evict(*layer.whole, mask))
-        self.kept_of_prompt = [mask.clone() for mask in kept]
+        self.kept_of_prompt = [mask.cpu().clone() for mask in kept]
 
     def compress(
         self,
