@@ -218,8 +218,9 @@ def with_tables(page: str, form: str) -> str:
 
 def runs_of(name: str) -> dict[str, Figures]:
     """Return the runs of an experiment by the texts that they read."""
-    files = {text: RUNS / "smollm2" / f"{name}-{text}.json" for text in TEXTS}
-    return {text: json.loads(file.read_text()) for text, file in files.items() if file.exists()}
+    names = {text: f"{name}-{text}" for text in TEXTS}
+    there = {file.stem for file in (RUNS / "smollm2").iterdir()}
+    return {text: read("smollm2", file) for text, file in names.items() if file in there}
 
 
 def conditions(name: str) -> str:
@@ -252,17 +253,16 @@ def of_experiment(name: str, only: Sequence[str], form: str) -> Iterator[list[st
         }
         for run in runs.values()
     ]
-    for key in sorted(found[0], key=lambda key: place(key, only)):
-        if place(key, only) >= 0:
-            same = [run[key] for run in found]
-            yield [described(same[0], form), *cells(runs, same, form)]
+    named = [(name, key) for key in found[0] for name in names_of(*key[1:])]
+    shown = dict.fromkeys(key for wanted in only for name, key in named if name == wanted)
+    for key in shown if only else found[0]:
+        same = [run[key] for run in found]
+        yield [described(same[0], form), *cells(runs, same, form)]
 
 
-def place(key: tuple[str, str, str, float | None], only: Sequence[str]) -> int:
-    """Return where a comparison stands among those that are shown; -1 if it is not shown."""
-    _, system, against, ratio = key
-    names = (system, str(ratio), f"{system}>{against}", f"{system}>{against}@{ratio}")
-    return min((only.index(name) for name in names if name in only), default=-1) if only else 0
+def names_of(system: str, against: str, ratio: float | None) -> tuple[str, ...]:
+    """Return the names by which a page asks for a comparison."""
+    return system, str(ratio), f"{system}>{against}", f"{system}>{against}@{ratio}"
 
 
 def described(one: Figures, form: str) -> str:
@@ -284,11 +284,8 @@ SHORT = {
     "hex-3:control.mask=extremes,hex.density=0.015625,hex.near=True": "half as many of these",
     "hex-3:hex.tile=True": "one tile of the expander",
     "hex-3:hex.density=0": "no expander",
-    "hex-3:hex.heavy=0,hex.recent=0": "the expander alone",
     "knorm+graphkv:control.keys=dealt": "with keys of other tokens",
     "knorm+graphkv:control.keys=positions": "with positions for keys",
-    "snapkv+graphkv:control.keys=dealt": "with keys of other tokens",
-    "snapkv+graphkv:control.keys=positions": "with positions for keys",
 }
 """What short tables call systems with settings."""
 
@@ -334,10 +331,11 @@ def tables_page() -> str:
             parts.append(f"*Another command shows it:* `{about['run']}`\n")
         if "options" in about:
             parts.append(f"*Against it would speak:* {about['refuted']}\n")
-        found = [x for x in (name, f"{name}-2K", f"{name}-4K") if runs_of(x)]
-        drawn = list(captions(DRAWN[name])) if name in DRAWN else []
-        parts += drawn or [f"<!-- table {x} -->\n<!-- end -->\n" for x in found]
-        if "options" in about and not found and not drawn:
+        if name in DRAWN:
+            parts += captions(DRAWN[name])
+        elif runs_of(name):
+            parts.append(f"<!-- table {name} -->\n<!-- end -->\n")
+        elif "options" in about:
             parts.append("*Not run yet.*\n")
     return with_tables("\n".join(parts), "long")
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from optimized import kept_count
+from optimized.models.selection import budget_of
 from optimized.models.systems import System
 
 
@@ -30,8 +30,7 @@ class Trial(NamedTuple):
 
     def kept_of(self, tokens: int) -> int:
         """Return how many of a head's tokens are kept on average."""
-        assert self.ratio is not None
-        return min(self.keep, tokens) if self.keep else kept_count(tokens, self.ratio)
+        return budget_of(tokens, 1, self.removed, self.keep)
 
 
 @dataclass
