@@ -82,8 +82,21 @@ MEASURE = """menus => {
     if (!formula.querySelector(".katex") || formula.querySelector(".katex-error"))
       found.push(`not typeset: ${formula.textContent}`)
   if (cut(document.documentElement) > 0) found.push("the page is wider than the window")
+  for (const image of document.querySelectorAll("p > img"))
+    if (!image.parentElement.nextElementSibling?.querySelector(":scope > em:first-child"))
+      found.push(`no caption: ${image.src}`)
   return found
 }"""
+TOGETHER = """() => [...document.querySelectorAll(".doc-function, .doc-class")].flatMap(card => {
+  const formula = card.querySelector("div.arithmatex")
+  const code = card.querySelector(".doc-source code")
+  if (!formula || !code) return []
+  const box = code.getBoundingClientRect(), lines = code.textContent.trimEnd().split("\\n").length
+  const end = box.top + box.height * Math.min(1, 20 / lines)
+  const tall = Math.round(end - formula.getBoundingClientRect().top)
+  return tall > 800 ? [`${card.querySelector("h2").textContent}: ${tall} px`] : []
+})"""
+"""Functions whose formula and first twenty lines of code do not fit on a screen of 900 pixels."""
 TYPESET = (
     "() => [...document.querySelectorAll('.arithmatex')].every(x => x.querySelector('.katex'))"
 )
@@ -187,6 +200,8 @@ def test_nothing_is_cut_off_and_nothing_complains(request, page, address, page_p
                 "() => new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
             )
             found += [f"{name}, {width} px: {one}" for one in page.evaluate(MEASURE, width > MENUS)]
+            if width == 1440:
+                found += page.evaluate(TOGETHER)
             if slowly and width == AXE_AT[name]:
                 found += [f"{name}, {width} px, axe: {one}" for one in violations(page)]
     assert not found + complaints, "\n".join(["", *found, *complaints])

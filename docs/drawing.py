@@ -4,6 +4,7 @@ A colour has one meaning in all pictures of a module, which says it at its top.
 """
 
 import doctest
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from io import BytesIO
@@ -16,15 +17,22 @@ import matplotlib.pyplot as plt
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Patch, Rectangle
 
 DOCS = Path(__file__).parent
 FOLDER = DOCS / "figures"
 HUBKV, GRAPHKV, HEX = "hubkv/walk.md", "graphkv/walk.md", "hex/walk.md"
 STRONG, WEAK = "#00897b", "#e07b39"
+BLUE, PINK = HEADS = ("#4a7fd4", "#b45fae")
 PALE = 0.35
 """Opacity of what stands behind."""
 NARROW = 5.6  # inches, so that letters stay legible on a phone
+TAG = re.compile(r"<[^>]+>")
+DECIMAL = re.compile(r"-?\d+\.\d+")
+CHANGES = re.compile(rf"{DECIMAL.pattern}|\b[pm][0-9a-f]{{10}}\b")
+"""What may differ between processors: fractions, and the ids that are hashes of these."""
+UNSEEN = 0.1
+"""A difference of coordinates, in points, that another processor makes and nobody sees."""
 FIGURES: dict[str, tuple[tuple[float, float], str | None, Callable[..., Any]]] = {}
 Told = tuple[str, str]
 """The alternative text of a picture, and its caption."""
@@ -33,6 +41,7 @@ mpl.use("svg")
 plt.style.use(DOCS.parent / "optimized/study/pictures/figure.mplstyle")
 INK: str = mpl.rcParams["text.color"]
 COLOURS = (STRONG, WEAK, INK)
+KEPT = {"kept": STRONG, "protected": INK, "evicted": "none"}
 
 
 def figure(
@@ -41,7 +50,7 @@ def figure(
     """Return a decorator that registers a function that draws one figure of the same name.
 
     The function takes the axes. With a `page` it also takes the names that the page's examples
-    define, and returns the alternative text of the picture, or that and a caption.
+    define, and returns the alternative text of the picture, and its caption.
     """
     size = width or (NARROW if page else 7.2), height
 
@@ -51,23 +60,32 @@ def figure(
     return register
 
 
-def draw_figures(names: Collection[str] = ()) -> None:
-    """Write the named figures, or all; for a page's figure also write the line that includes it."""
+def draw_figures(names: Collection[str] = ()) -> dict[str, str]:
+    """Write the named figures, or all, and return the lines that show those of pages."""
     chosen = {name: FIGURES[name] for name in names or FIGURES}
     found = {page: examples(DOCS / page) for _, page, _ in chosen.values() if page}
+    shown = {}
     for name, (size, page, draw) in chosen.items():
         canvas, axes = plt.subplots(figsize=size, layout="constrained")
-        text = draw(axes, found[page]) if page else draw(axes)
-        canvas.savefig(FOLDER / f"{name}.svg", metadata={"Date": None})
-        plt.close(canvas)
+        told = draw(axes, found[page]) if page else draw(axes)
+        write(FOLDER / f"{name}.svg", svg_of(canvas))
         if page:
-            alternative, caption = (text, "") if isinstance(text, str) else text
-            up = "../" * page.count("/")
-            line = f"![{alternative}]({up}figures/{name}.svg){{ .figure }}\n"
-            if caption:
-                caption = f"<figcaption markdown>{caption}</figcaption>\n"
-                line = f"<figure markdown>\n{line}{caption}</figure>\n"
-            (FOLDER / f"{name}.txt").write_text(line)
+            alternative, caption = told
+            shown[name] = f"![{alternative}](figures/{name}.svg)\n\n*{caption}*"
+    return shown
+
+
+def write(file: Path, text: str) -> None:
+    """Write a committed file, unless its numbers alone differ, and by less than can be seen."""
+    if not file.exists() or not alike(file.read_text(), text):
+        file.write_text(text)
+
+
+def alike(old: str, new: str) -> bool:
+    """Whether two texts differ in decimal fractions at most, none by more than `UNSEEN`."""
+    same = CHANGES.sub("", old) == CHANGES.sub("", new)
+    both = zip(DECIMAL.findall(old), DECIMAL.findall(new), strict=False)
+    return same and all(abs(float(one) - float(other)) < UNSEEN for one, other in both)
 
 
 def svg_of(canvas: Figure) -> str:
@@ -75,7 +93,15 @@ def svg_of(canvas: Figure) -> str:
     out = BytesIO()
     canvas.savefig(out, format="svg", metadata={"Date": None, "Creator": None}, dpi=100)
     plt.close(canvas)
-    return "\n".join(line.rstrip() for line in out.getvalue().decode().splitlines()) + "\n"
+    return compact(out.getvalue().decode())
+
+
+def compact(svg: str) -> str:
+    """Return SVG without indentation and metadata, its coordinates with two decimals."""
+    text = "\n".join(line.strip() for line in svg.splitlines()) + "\n"
+    text = re.sub("<metadata>.*?</metadata>\n", "", text, flags=re.DOTALL)
+    two = re.compile(r"-?\d+\.\d{3,}")
+    return TAG.sub(lambda tag: two.sub(lambda number: f"{float(number[0]):.2f}", tag[0]), text)
 
 
 def examples(page: Path) -> SimpleNamespace:
@@ -97,6 +123,12 @@ def panels(axes: Axes, columns: int, *, shared: bool = True) -> Sequence[Axes]:
 def above(axes: Axes, columns: int) -> None:
     """Put the legend above the axes."""
     axes.legend(ncols=columns, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.1)
+
+
+def legend(axes: Axes, meanings: Mapping[str, str]) -> None:
+    """Write what each colour means above the picture."""
+    patches = [Patch(facecolor=face, edgecolor=INK, label=text) for text, face in meanings.items()]
+    axes.figure.legend(handles=patches, ncols=len(patches), loc="outside upper right")
 
 
 def under(axes: Axes, words: Sequence[str]) -> None:

@@ -2,11 +2,12 @@
 
 Names select some: `python docs/figures.py discount hubkv_walk_discount`.
 
-Written to docs/figures/, which git ignores. Run it before the site is built, as the CI does.
+Written to docs/figures/. `python docs/generate.py` draws all and puts them on their pages.
 """
 
 import json
 import sys
+from collections.abc import Collection
 
 import method_pictures  # noqa: F401  registers the pictures of the methods
 import observation_pictures  # noqa: F401  registers those of masks and measurements
@@ -14,9 +15,21 @@ import quantizer_pictures  # noqa: F401  registers those of quantisers
 import scorer_pictures  # noqa: F401  registers the pictures of the scorers
 import torch
 import walkthrough_pictures  # noqa: F401  registers those of the walks
-from drawing import DOCS, FOLDER, INK, STRONG, WEAK, dots, draw_figures, figure, stacked
+from drawing import (
+    BLUE,
+    DOCS,
+    FOLDER,
+    INK,
+    STRONG,
+    WEAK,
+    dots,
+    draw_figures,
+    figure,
+    stacked,
+    write,
+)
 from matplotlib.axes import Axes
-from shipped_tables import draw_charts, tables
+from shipped_tables import charts, tables
 
 import reference as kv
 from optimized.__main__ import parser
@@ -62,17 +75,20 @@ def expander_mask(axes: Axes) -> None:
     """Draw the block mask: each row keeps 32 channels, each column 3 tokens."""
     mask = kv.expander_mask(tokens=96, channels=1024, density=0.03125)
     dots(axes, mask, 0.4)
+    axes.collections[0].set_color(INK)
     axes.set_xticks(range(0, 1025, 128))
 
 
 @figure(height=2.8)
 def spectrum(axes: Axes) -> None:
     """Draw singular values of one graph of 960 tokens and of ten tiles of 96, against the bound."""
-    for tile, colour, label in ((False, STRONG, "one graph"), (True, WEAK, "ten tiles")):
+    for tile, colour, label in ((False, STRONG, "one graph"), (True, BLUE, "ten tiles")):
         mask = kv.expander_mask(tokens=960, channels=1024, density=0.03125, tile=tile)
         values = torch.linalg.svdvals(mask.double())
         values = values[values > 2**-20]
-        axes.plot(range(1, len(values) + 1), values, ".", markersize=3, color=colour, label=label)
+        places = range(1, len(values) + 1)
+        how = dict(markersize=3, color=colour, label=label, rasterized=True)
+        axes.plot(places, values, ".", **how)
     bound = kv.ramanujan_bound(32, 30)
     axes.axhline(bound, color=INK, linewidth=1, linestyle="--", label="Ramanujan bound")
     axes.set(xlabel="singular value, largest first", ylabel="size", xscale="log", ylim=(0, 34))
@@ -140,22 +156,19 @@ def of_the_model() -> dict[str, str]:
         for one in pictures.pictures(model, documents, settings):
             said[one.name] = f"Not drawn: {one.refused}.\n"
             if one.svg is not None:
-                (FOLDER / f"{one.name}.svg").write_text(one.svg)
-                said[one.name] = f"![{one.title}](figures/{one.name}.svg)\n\n{one.caption}\n"
+                (DOCS / "generated" / f"{one.name}.svg").write_text(one.svg)
+                said[one.name] = f"![{one.title}](generated/{one.name}.svg)\n\n*{one.caption}*\n"
     return said
 
 
-def main() -> None:
-    """Write every figure, the captions of the model's figures, and the tables."""
+def main(names: Collection[str] = ()) -> dict[str, str]:
+    """Draw the named figures, or all; return the lines that show them, and the tables."""
     FOLDER.mkdir(exist_ok=True)
-    draw_figures(sys.argv[1:])
-    if sys.argv[1:]:
-        return
-    (FOLDER / "measured.txt").write_text(gpu_measurements_markdown())
-    draw_charts()
-    for name, text in (of_the_model() | tables() | presses()).items():
-        (FOLDER / f"{name}.txt").write_text(text)
+    shown = draw_figures(names)
+    for name, svg in charts().items():
+        write(FOLDER / f"{name}.svg", svg)
+    return shown | tables() | presses() | {"measured": gpu_measurements_markdown()}
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

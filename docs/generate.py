@@ -1,18 +1,24 @@
-"""Write what the site needs and git ignores: `python docs/generate.py`, then `mkdocs serve`.
+"""Write the parts of the docs that come from code: `python docs/generate.py`, then `mkdocs serve`.
 
-Figures and tables go to docs/figures/, lists of equations and errata to docs/generated/, the laws
-of the suite to docs/laws/, and a notebook stands beside each walk.
+Committed, so that pages can be read where the repository is: figures in docs/figures/, a notebook
+beside each walk, and the parts of pages from `<!-- made NAME -->` (a figure or a table) or `<!--
+function NAME -->` (a formula) to `<!-- end -->`. For the site alone, and ignored by git:
+docs/generated/ and docs/laws/. `--check` fails if a committed file was not up to date.
 """
 
 import ast
 import json
 import re
 import shutil
+import sys
 from collections.abc import Iterator
+from importlib import import_module
+from inspect import getdoc, unwrap
 from pathlib import Path
 
 import figures
 import notebooks
+from drawing import write
 
 from spec_tests import index
 
@@ -30,6 +36,7 @@ WEIGHTS = {
     ),
     "print": ("Slips in print", "Text and tables that no code follows from."),
 }
+PART = re.compile(r"<!-- (made|function) (\S+) -->\n.*?<!-- end -->", re.DOTALL)
 UNSEARCHED = ["---", "search:", "  exclude: true", "---"]
 HEADING = re.compile(r"^### (?P<title>.+) \{ #(?P<id>E-[A-Z]\d+) \.(?P<weight>\w+) \}$")
 # A sentence ends at a full stop that does not belong to an abbreviation or a number.
@@ -38,17 +45,61 @@ SENTENCE = re.compile(r".*?(?<!\b[A-Z])(?<!Eq)(?<!Fig)(?<!Tab)(?<!App)(?<!\bvs)[
 
 def main() -> None:
     """Write every generated file, without leaving older ones."""
-    figures.main()
     for folder in (DOCS / "generated", DOCS / "laws"):
         shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+    before = {file: file.read_bytes() for file in committed()}
+    made = figures.main()
+    for page in DOCS.rglob("*.md"):
+        write(page, with_parts(page, made))
     for name, text in pages():
         file = DOCS / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
+    changed = [file for file in committed() if before.get(file) != file.read_bytes()]
+    for file in changed:
+        print(f"changed: {file.relative_to(DOCS.parent)}")
+    if changed and "--check" in sys.argv:
+        sys.exit("these are committed: run `python docs/generate.py`, and commit what it writes")
+
+
+def committed() -> list[Path]:
+    """Return the files below docs/ that this program writes and git holds."""
+    kinds = ("figures/*.svg", "*/walk.ipynb", "*.md", "*/*.md")
+    return [file for kind in kinds for file in DOCS.glob(kind)]
+
+
+def with_parts(page: Path, made: dict[str, str]) -> str:
+    """Return a page with its figures, tables and functions between their comments."""
+    up = "../" * (len(page.relative_to(DOCS).parts) - 1)
+
+    def part(found: re.Match[str]) -> str:
+        kind, name = found[1], found[2]
+        text = card(name, up) if kind == "function" else made[name]
+        text = text.replace("](figures/", f"]({up}figures/").strip()
+        return f"<!-- {kind} {name} -->\n\n{text}\n\n<!-- end -->"
+
+    return PART.sub(part, page.read_text())
+
+
+def card(name: str, up: str) -> str:
+    """Return a function's summary, formula and source, for readers of the plain page."""
+    module, _, short = name.rpartition(".")
+    shown = unwrap(getattr(import_module(module), short))
+    text = getdoc(shown) or ""
+    said = re.split(r"\n\n[A-Z]\w+:\n", text)[0]
+    source = re.search(r"^Source:\n((?: .*\n?)+)", text, re.MULTILINE)
+    where = f"{up}../{shown.__module__.replace('.', '/')}.py"
+    lines = [f"## `{short}`", "", said, "", f"Code: [{where.strip('./')}]({where})."]
+    if source:
+        lines[-1] += f" Source: {' '.join(source[1].split())}"
+    return "\n".join(lines)
 
 
 def pages() -> Iterator[tuple[str, str]]:
     """Yield the path below docs/ and the text of each generated file."""
+    for name, text in figures.of_the_model().items():
+        yield f"generated/{name}.txt", text
     yield "generated/equations.txt", index.page()
     yield "generated/errata.txt", errata()
     for stem in PAPERS:

@@ -1,13 +1,29 @@
 """The pictures of the method pages, drawn from the examples of the walks or of the page itself.
 
-Green is kept, orange is discounted or coded, grey is protected, pale is dropped.
+Green is kept, a hub or a source, orange is discounted, coded or a neighbour, grey is protected or
+the rest, pale grey is a score before. Blue and pink are the first and the second head.
 """
 
 from types import SimpleNamespace
 
 import drawing
 import torch
-from drawing import GRAPHKV, HEX, HUBKV, INK, STRONG, WEAK, Told, figure, listed, most, numbers
+from drawing import (
+    GRAPHKV,
+    HEADS,
+    HEX,
+    HUBKV,
+    INK,
+    KEPT,
+    STRONG,
+    WEAK,
+    Told,
+    figure,
+    legend,
+    listed,
+    most,
+    numbers,
+)
 from matplotlib.axes import Axes
 
 import reference as kv
@@ -28,20 +44,21 @@ def hubkv_window(axes: Axes, walk: SimpleNamespace) -> Told:
         said = "highest of its window: a hub" if hubs[at] else "“key” is higher: no hub"
         axes.annotate(said, (at + 2.7, height), va="center", color=colour, fontsize=9)
     axes.set(ylabel="score", xlim=(-0.7, len(scores) + 1.5))
+    legend(axes, {"hub": STRONG, "discounted": WEAK, "protected": INK})
     drawing.under(axes, walk.words)
     return (
         f"Scores of the walk's first head. Lines show how far a word looks, two places to either "
         f"side. “key” and “cat” are the highest of theirs, “brass” is not. Hubs in green: "
         f"{listed(walk.words, hubs)}.",
-        "A word is a hub (green) where nothing in its window is higher; all orange words are "
-        "multiplied by γ.",
+        "A word is a hub where nothing in its window is higher. The scores of all others, except "
+        "the protected words, are multiplied by γ.",
     )
 
 
 @figure(2.6, HUBKV)
 def hubkv_selectivity(axes: Axes, walk: SimpleNamespace) -> Told:
     said = []
-    for head, (name, colour) in enumerate((("first head", STRONG), ("second head", WEAK))):
+    for head, (name, colour) in enumerate(zip(("first head", "second head"), HEADS, strict=True)):
         inside = walk.scores[head][~walk.protected[head]].sort(descending=True).values
         chosen, weight = float(walk.selectivity[head]), float(walk.weight[head])
         label = f"{name}: selectivity {chosen:.2f}, weight {weight:.2f}"
@@ -52,8 +69,8 @@ def hubkv_selectivity(axes: Axes, walk: SimpleNamespace) -> Told:
     axes.legend()
     return (
         f"Scores of both heads of the walk, sorted, with their means dotted. {'. '.join(said)}.",
-        "Selectivity is how far a curve strays from its mean, in shares of the mean: the steep "
-        "head gains, the flat one loses.",
+        "Selectivity is how far a curve strays from its mean, in shares of the mean. The steep "
+        "head gains weight, the flat one loses weight.",
     )
 
 
@@ -71,6 +88,7 @@ def hubkv_ratios(axes: Axes, walk: SimpleNamespace) -> Told:
     axes.axvline(crossing, color=INK, linewidth=1, linestyle=":")
     axes.set(xlabel="share of the cache removed, r", ylabel="refined score", xlim=(0, 1.1))
     axes.set(ylim=(0, None))
+    legend(axes, {"hub": STRONG, "discounted": WEAK})
     return (
         "Refined scores of four words of the walk against the ratio. The hubs “key”, “door” and "
         f"“cat” rise a little with their head's weight, “red” falls. “cat” passes “red” at a ratio "
@@ -134,11 +152,12 @@ def graphkv_angles(axes: Axes, walk: SimpleNamespace) -> Told:
         said.append(f"“{walk.words[at]}” {cosines[at]:.2f}")
     axes.set(xlabel="praise", ylabel="what is praised", xlim=(-3.2, 4.2), ylim=(-0.2, 3.1))
     axes.set_aspect("equal")
+    legend(axes, {"source": STRONG, "neighbour": WEAK, "other": INK})
     return (
         f"Keys of the walk's first head as arrows from the origin, each with the cosine of its "
         f"angle to the source “{walk.words[source]}”: {', '.join(said)}.",
-        "An edge is the cosine of an angle: what points the way of the green source is its orange "
-        "neighbour, however long it is.",
+        "An edge is the cosine of an angle. The keys that point most nearly in the direction of "
+        "the source are its neighbours, however long they are.",
     )
 
 
@@ -162,10 +181,11 @@ def graphkv_frames(axes: Axes, page: SimpleNamespace) -> Told:
             end, start = ((x + 1, float(page.scores[x])) for x in (target, source))
             part.annotate("", end, start, arrowprops=arrow)
         said.append(f"{title}, tokens 3, 5 and 6 have {numbers(scores[hit].tolist())}")
+    legend(part, {"source": STRONG, "neighbour": WEAK, "other": INK, "score before": "#d3d6d8"})
     return (
         f"Scores of seven tokens in three frames. Tokens 4 and 7 send signals: {'; '.join(said)}.",
-        "Sources keep their score; who hears two of them, token 6, loses most; every round takes "
-        "the same share again.",
+        "Sources keep their score. Token 6 is a neighbour of both and loses most. Every round "
+        "takes the same share again.",
     )
 
 
@@ -184,11 +204,12 @@ def graphkv_plane(axes: Axes, walk: SimpleNamespace) -> Told:
                 part.annotate(walk.words[at], (x, y), color=colour, **at_side)
         part.set_title(f"kept by {name}")
         part.set(xlabel="praise", xlim=(-2.9, 4.9), ylim=(-0.3, 3.1))
+    legend(part, KEPT)
     return (
         f"Keys of the walk's first head, filled if kept. Top-K: {listed(walk.words, walk.plain)}. "
         f"GraphKV: {listed(walk.words, walk.kept[0])}.",
-        "Top-K keeps what points one way; after the decay the kept keys, green, point different "
-        "ways. The window, grey, stays.",
+        "The keys that Top-K keeps all point one way. After the decay the kept keys point in "
+        "different directions.",
     )
 
 
@@ -209,14 +230,15 @@ def hex_bipartite(axes: Axes, walk: SimpleNamespace) -> Told:
         axes.annotate(str(at + 1), (at, -0.18), ha="center", color=INK)
     axes.set(ylim=(-0.25, 1.22), xlim=(-0.6, 7.6), xticks=())
     drawing.two_levels(axes)
+    legend(axes, {f"of “{words[chosen]}”": STRONG, "two steps away": WEAK, "the rest": INK})
     own = [channel + 1 for channel in mask[chosen].nonzero().flatten().tolist()]
     others = int(shared.sum()) - 1
     return (
         f"Eight tokens above, eight channels below, an edge for each kept entry, three at every "
         f"node. The edges of “{words[chosen]}” end in channels {own}; orange edges lead from there "
         f"to {others} other tokens.",
-        f"Every node has three edges, and two steps lead from “{words[chosen]}” to {others} of the "
-        "7 other tokens.",
+        f"Every node has three edges. Two steps are enough to get from “{words[chosen]}” to "
+        f"{others} of the {len(words) - 1} other tokens.",
     )
 
 
@@ -236,8 +258,8 @@ def hex_bad_mask(axes: Axes, walk: SimpleNamespace) -> Told:
     return (
         f"Singular values of two masks of 8 × 8 with three entries in each row and column. Second "
         f"ones: {seconds}; bound {bound:.2f}.",
-        "Both have the same degrees and the same first value; the second tells the mask that falls "
-        "into two halves from the one that mixes.",
+        "Both masks have the same degrees and the same first value. The second value shows that "
+        "one of them falls into two halves.",
     )
 
 
@@ -255,11 +277,12 @@ def hex_row(axes: Axes, walk: SimpleNamespace) -> Told:
     drawing.tiles(axes, columns, rows, (waits, marks, reads), weight="bold")
     axes.set_xticks(range(8), columns, rotation=0, ha="center")
     axes.set(xlabel="channel")
+    legend(axes, {"waits": INK, "kept": STRONG, "coded": WEAK})
     return (
         f"The key of “{walk.words[chosen]}”, eight channels, in three rows. Waiting in the buffer: "
         f"{', '.join(waits)}. Stored, # for a code: {', '.join(marks)}. Read: {', '.join(reads)}.",
-        "A recent token waits whole (grey); once its block is full, the mask keeps three entries "
-        "(green) and the others become codes of three bits (orange).",
+        f"A recent token waits whole. Once its block is full, the mask keeps {sum(kept)} entries, "
+        f"and the others become codes of {walk.config.bits} bits.",
     )
 
 
@@ -280,11 +303,12 @@ def hex_grids(axes: Axes, walk: SimpleNamespace) -> Told:
         said.append(f"{name}: steps of {step:.2f}")
     axes.set_yticks(range(2), [text.replace(": ", ",\n") for text in said])
     axes.set(ylim=(1.5, -0.6), xlabel="key of one channel")
+    legend(axes, {"kept": STRONG, "coded": WEAK, "values of the codes": INK})
     return (
         f"One channel of the walk's keys above a grid of eight codes; {'; '.join(said)}. Orange "
         "keys move to the nearest code, green ones stay.",
-        "Entries that are kept (green) do not stretch the grid, so the coded ones (orange) move "
-        "less.",
+        "Entries that are set aside do not stretch the grid. Its steps are smaller, so the coded "
+        "entries move less.",
     )
 
 
@@ -303,12 +327,13 @@ def hex_mass(axes: Axes, walk: SimpleNamespace) -> Told:
         word.label1.set_color(colour)
     axes.set(ylabel="attention mass")
     axes.legend()
+    legend(axes, {"heavy hitter": STRONG, "recent": INK, "neither": WEAK})
     return (
         f"Attention mass of eight words: {most(words, walk.mass, 8)}. Heavy: "
         f"{listed(words, heavy)}; recent: {listed(words, recent)}. Under even attention it falls "
         f"from {even[0]:.2f} to {even[-1]:.2f}.",
-        "The heaviest word (green) and the last (grey) are kept whole; early words are heavy in "
-        "part because more queries see them.",
+        "The heaviest word and the last one are kept whole. Early words are heavy in part because "
+        "more queries attend to them.",
     )
 
 
@@ -322,9 +347,10 @@ def hex_bits(axes: Axes, page: SimpleNamespace) -> Told:
     drawing.tiles(axes, places, rows, (bits[:32], bits[32:]), size=8)
     axes.set_xticks(range(0, 32, 3), places[::3], rotation=0, ha="center")
     axes.set(xlabel="bit of the word, lowest first")
+    legend(axes, {"a code": STRONG, "the next code": INK, "a code in both words": WEAK})
     return (
         f"Twelve codes of three bits in two words of 32: {page.codes.tolist()}. Code 10 has two "
         "bits in the first word and one in the second.",
-        "Codes lie end to end (green and grey in turn), and one of them (orange) crosses from word "
-        "to word.",
+        "Codes lie end to end without gaps, so one of them begins in the first word and ends in "
+        "the second.",
     )

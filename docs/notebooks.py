@@ -4,18 +4,15 @@ import base64
 import re
 from doctest import DocTestParser
 from pathlib import Path
-from textwrap import dedent, indent
 from typing import Any
 
 DOCS = Path(__file__).parent
 FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-SNIPPET = re.compile(r'^( *)--8<-- "([\w/.]+?)(?::(\w+))?"$', re.MULTILINE)
 COMMENT = re.compile(r"^<!--.*?-->\n", re.DOTALL | re.MULTILINE)
 PICTURE = re.compile(r"!\[(.*?)\]\((?:\.\./)?figures/(\w+\.svg)\)(?:\{[^}]*\})?", re.DOTALL)
 LINK = re.compile(r"(?<!!)\[([^\]]+)\](?:\((?!attachment:)[^)]*\)|\[[\w.]+\])")
 DOWNLOAD = re.compile(r"^\[.*\]\(walk\.ipynb\).*$", re.MULTILINE)
-BOX = re.compile(r'^!!! \w+ "(.*)"\n\n((?:    .*\n)+)', re.MULTILINE)
 HEADING_ID = re.compile(r"^(#+ .*?) \{[^}]*\}$", re.MULTILINE)
 Cell = dict[str, Any]
 
@@ -45,22 +42,10 @@ def prose(text: str) -> Cell:
         attached[found[2]] = {"image/svg+xml": base64.b64encode(data).decode()}
         return f"![{found[1]}](attachment:{found[2]})"
 
-    text = COMMENT.sub("", SNIPPET.sub(snippet, text))
-    text = BOX.sub(lambda box: f"**{box[1]}** {dedent(box[2])}", text)
-    text = PICTURE.sub(attach, text)
+    text = PICTURE.sub(attach, COMMENT.sub("", text))
     text = HEADING_ID.sub(r"\1", LINK.sub(r"\1", text)).strip()
     cell = dict(cell_type="markdown", metadata={}, source=text)
     return cell | dict(attachments=attached) if attached else cell
-
-
-def snippet(found: re.Match[str]) -> str:
-    """Return the included file or section of one, or nothing before it is drawn."""
-    space, name, section = found.groups()
-    file = DOCS / name
-    text = file.read_text() if file.exists() else ""
-    if section:
-        text = text.partition(f"[start:{section}] -->\n")[2].partition("<!--")[0]
-    return indent(text.rstrip(), space)
 
 
 def code(examples: str) -> list[Cell]:

@@ -1,13 +1,14 @@
 """The pictures of the pages on masks and on what the papers observe.
 
-Green is kept or ours, orange is what the page warns of, grey is the rest.
+Green is kept or ours, orange is what the page warns of, grey is the rest. Blue and pink are two
+heads. Charts of lines name their colours in a legend.
 """
 
 from types import SimpleNamespace
 
 import drawing
 import torch
-from drawing import GRAPHKV, HEX, HUBKV, INK, STRONG, WEAK, Told, figure
+from drawing import GRAPHKV, HEADS, HEX, HUBKV, INK, STRONG, WEAK, Told, figure, legend
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 
@@ -22,7 +23,8 @@ def hubkv_kernels(axes: Axes, _walk: SimpleNamespace) -> Told:
     return (
         f"Share that a token covers at distances from 0 to 6. Window: {window.tolist()}. Gaussian: "
         f"{[round(share, 2) for share in bell.tolist()]}.",
-        "A window covers all or nothing, a Gaussian less and less.",
+        "A window covers a neighbour fully or not at all. A Gaussian covers less with every token "
+        "of distance.",
     )
 
 
@@ -42,7 +44,7 @@ def hubkv_greedy(axes: Axes, page: SimpleNamespace) -> Told:
     second = ", ".join(f"{name} {row[2]:.2f}" for name, row in rows.items())
     return (
         f"Coverage against tokens kept on the scores of this page. With two tokens: {second}.",
-        "Top-K's second pick covers little that is new; discounting finds the second pick of "
+        "The second pick of Top-K covers little that is new. Discounting finds the second pick of "
         "the greedy loop, and falls short at the third.",
     )
 
@@ -51,7 +53,8 @@ def hubkv_greedy(axes: Axes, page: SimpleNamespace) -> Told:
 def hubkv_budgets(axes: Axes, page: SimpleNamespace) -> Told:
     budgets = {rule: kv.head_budgets(page.heads, keep=2, rule=rule) for rule in page.rules}
     even, sharp = torch.stack(list(budgets.values()), dim=1).tolist()
-    drawing.stacked(axes, {"even head": even, "sharp head": sharp}, page.rules, numbered=True)
+    parts = {"even head": even, "sharp head": sharp}
+    drawing.stacked(axes, parts, page.rules, HEADS, numbered=True)
     axes.set(xlabel="places of the layer")
     drawing.above(axes, 2)
     return (
@@ -65,13 +68,14 @@ def hubkv_budgets(axes: Axes, page: SimpleNamespace) -> Told:
 @figure(2.2, "hubkv/importance_locality.md")
 def hubkv_locality(axes: Axes, page: SimpleNamespace) -> Told:
     row = kv.autocorrelation(page.scores, distances=3)
-    axes.bar(range(len(row)), row, color=[STRONG if r > 0 else WEAK for r in row])
+    axes.bar(range(len(row)), row, color=STRONG)
     axes.axhline(0, color=INK, linewidth=0.8)
     axes.set(xlabel="distance in tokens", ylabel="autocorrelation", xticks=range(len(row)))
     return (
         f"Autocorrelation of the page's 12 scores by distance: "
         f"{[round(r, 2) for r in row.tolist()]}.",
-        "A score resembles its next neighbour's; two places on, nothing is left of that.",
+        "A score resembles that of its direct neighbour. At a distance of two tokens nothing is "
+        "left of this.",
     )
 
 
@@ -91,8 +95,8 @@ def hubkv_segments(axes: Axes, page: SimpleNamespace) -> Told:
     ends = ", ".join(f"{name} {row[-1]:.2f}" for name, row in rows.items())
     return (
         f"Share of four segments that are reached, against picks. After four: {ends}.",
-        "Top-K stands still where its picks crowd together: the gap to an even spread is what "
-        "HubKV wants to close.",
+        "Picks of Top-K that crowd together reach no new segment. HubKV's aim is to close the gap "
+        "to an even spread.",
     )
 
 
@@ -106,9 +110,10 @@ def hubkv_chains(axes: Axes, page: SimpleNamespace) -> Told:
             said.append(f"{label}: {mask[head].nonzero().flatten().tolist()}")
     columns = [f"{at}{' in span' if on else ''}" for at, on in enumerate(page.span.tolist())]
     drawing.tiles(axes, columns, rows)
+    legend(axes, {"kept, in the span": STRONG, "kept, elsewhere": INK})
     return (
         f"Tokens that two heads keep, those of the span 1 to 3 in green. {'; '.join(said)}.",
-        "Discounting takes token 3 out of the chain, and keeps token 5 for it.",
+        "Discounting evicts token 3 of the span in both heads, and keeps token 5 in its place.",
     )
 
 
@@ -125,7 +130,7 @@ def hubkv_ungated(axes: Axes, walk: SimpleNamespace) -> Told:
         f"Refined scores of the walk's first head. With the gate at ratio 0.25 “red” has "
         f"{gated[red]:.2f} and “cat” {gated[cat]:.2f}; without it {bare[red]:.2f} and "
         f"{bare[cat]:.2f}.",
-        "Without the gate “red” falls behind “cat” though three quarters of the cache stay.",
+        "Without the gate “red” falls behind “cat”, although three quarters of the cache stay.",
     )
 
 
@@ -149,7 +154,7 @@ def graphkv_alike(axes: Axes, walk: SimpleNamespace) -> Told:
         said.append(f"{name}: {', '.join(words)}, mean cosine {mean:.2f}")
     return (
         f"Cosines between the keys that are kept beside the window. {'; '.join(said)}.",
-        "What Top-K keeps is alike throughout. GraphKV keeps two directions; “film” and “music” "
+        "The keys that Top-K keeps are all alike. GraphKV keeps two directions. “film” and “music” "
         "are alike as well, since neither is a source.",
     )
 
@@ -162,9 +167,11 @@ def graphkv_needles(axes: Axes, page: SimpleNamespace) -> Told:
         rows[f"depth {depth}"] = [WEAK if token >= 700 else INK for token in text.tolist()]
     drawing.tiles(axes, [str(at) for at in range(10)], rows)
     axes.set(xlabel="token of the input")
+    legend(axes, {"needle": WEAK, "haystack": INK})
     return (
         "Inputs of ten tokens with a needle of two, in orange, at depths from 0 to 1.",
-        "The depth moves the needle from the start to the end; the length stays.",
+        "The depth moves the needle from the start of the input to its end. The length of the "
+        "input stays the same.",
     )
 
 
@@ -183,7 +190,8 @@ def hex_lists(axes: Axes, walk: SimpleNamespace) -> Told:
     return (
         f"The expander of the walk, 8 tokens by 8 channels. Offsets {lists.offsets.tolist()}, "
         f"channels {lists.columns.tolist()}.",
-        "Only the numbers in the green tiles are stored, row after row, and where each row begins.",
+        "Only the numbers in the tiles are stored, row after row, and the place where each row "
+        "begins.",
     )
 
 
@@ -201,11 +209,12 @@ def hex_pairing(axes: Axes, _walk: SimpleNamespace) -> Told:
         drawing.tiles(part, [str(channel) for channel in range(8)], shades)
         part.set(title=name, xlabel="channel")
         repeated.append(int((counts > 1).sum()))
+    legend(part, {"one edge": STRONG, "two edges": WEAK})
     return (
         f"Eight tokens by eight channels, three half-edges each. Repeated edges, in orange: "
         f"{repeated[0]} after the pairing, {repeated[1]} after the swaps.",
-        "A repeated edge (orange) leaves a row short of an entry; a swap trades it, and every row "
-        "and column has three.",
+        "A repeated edge leaves its row and column with too few entries. Swaps remove it, so that "
+        "every row and column has three.",
     )
 
 
@@ -216,8 +225,8 @@ def hex_lift(axes: Axes, page: SimpleNamespace) -> Told:
     return (
         f"A mask of {' × '.join(map(str, page.mask.shape))} with three entries in every row and "
         "column, made of one of 3 × 3 by four doublings.",
-        "Every doubling splits an entry into two of a 2 × 2 square, straight or crossed; degrees "
-        "never change.",
+        "Every doubling replaces an entry by two in a 2 × 2 square, straight or crossed, so the "
+        "degrees do not change.",
     )
 
 
@@ -232,8 +241,8 @@ def hex_subtile(axes: Axes, _walk: SimpleNamespace) -> Told:
     return (
         "The first two of eight heads, 96 tokens by 256 channels, cut into tiles of 32 tokens and "
         "one head. Each tile has four entries in a row and one in a column.",
-        "Inside a tile every channel has one token and every token four channels: a permutation, "
-        "in four bytes.",
+        "Inside a tile every channel keeps one token and every token four channels. Such a "
+        "permutation takes four bytes.",
     )
 
 
@@ -244,34 +253,35 @@ def hex_pieces(axes: Axes, page: SimpleNamespace) -> Told:
         axes.plot([token, channel], [1, 0], "-o", color=colour, linewidth=2)
     axes.set(ylim=(-0.1, 1.1), xlabel="number", xticks=range(4))
     drawing.two_levels(axes)
+    legend(axes, {"first piece": STRONG, "second piece": WEAK})
     values = torch.linalg.svdvals(page.mask.double())
     return (
         f"Four tokens above, four channels below, in two pieces that no edge joins. Singular "
         f"values {[round(x, 2) for x in values.tolist()]}.",
-        "No way leads from a green token to an orange channel: two pieces, and the largest "
-        "singular value twice.",
+        "No path leads from one piece to the other, and the spectrum shows it: the largest "
+        "singular value appears twice.",
     )
 
 
 @figure(1.7, HEX)
 def hex_conductance(axes: Axes, _walk: SimpleNamespace) -> Told:
     said = []
-    for down, (seed, colour) in enumerate(((0, STRONG), (1, WEAK))):
-        mask = kv.random_expander(tokens=6, channels=6, token_degree=3, seed=seed).mask
+    for down in range(2):
+        mask = kv.random_expander(tokens=6, channels=6, token_degree=3, seed=down).mask
         second = kv.second_singular_value(mask)
         share = 1 - second / 3
         low, high = share / 2, (2 * share) ** 0.5
         value = kv.conductance(kv.bipartite_adjacency(mask))
-        axes.plot([low, high], [down] * 2, "|-", color=colour, markersize=14)
-        axes.plot([value], [down], "o", color=colour)
+        axes.plot([low, high], [down] * 2, "|-", color=STRONG, markersize=14)
+        axes.plot([value], [down], "o", color=STRONG)
         said.append(f"σ₂ = {second:.2f}: {low:.2f} ≤ {value:.2f} ≤ {high:.2f}")
     axes.set_yticks((0, 1), [text.split(":")[0] for text in said])
     axes.set(xlabel="conductance, between the bounds of the spectrum", xlim=(0, 1))
     axes.set(ylim=(1.5, -0.5))
     return (
         f"Conductance of two masks of 6 × 6 between its two bounds. {'; '.join(said)}.",
-        "The smaller σ₂, the higher the bounds and, here, the conductance: no set of vertices is "
-        "cut off cheaply.",
+        "The smaller σ₂, the higher are both bounds, and here the conductance too: no set of "
+        "vertices is nearly cut off.",
     )
 
 
@@ -288,7 +298,8 @@ def hex_bits_error(axes: Axes, page: SimpleNamespace) -> Told:
     axes.set(ylim=(0, None), xlim=(1000, 1460))
     return (
         f"Mean deviation of attention against bytes on this page's stream. {'; '.join(said)}.",
-        "Every further bit costs the same bytes and takes off less error than the one before.",
+        "Every further bit costs the same number of bytes and removes less error than the bit "
+        "before.",
     )
 
 
@@ -300,5 +311,5 @@ def hex_lps(axes: Axes, _walk: SimpleNamespace) -> Told:
     return (
         f"A mask of {mask.shape[0]} × {mask.shape[1]} with six entries in every row and column, "
         "in regular patterns.",
-        "No entry is drawn at random, and yet the second singular value is below the bound.",
+        "No entry is drawn at random, and still the second singular value is below the bound.",
     )

@@ -1,19 +1,21 @@
 """The pictures of the pages on quantisers and of the mask store, drawn from the pages' examples.
 
-Green is exact or restored, orange is coded or lost, grey waits.
+Green is exact or restored, orange is coded or lost, pale orange is the next group of codes, grey
+waits.
 """
 
 from types import SimpleNamespace
 
 import drawing
 import torch
-from drawing import INK, STRONG, WEAK, Told, figure, numbers
+from drawing import INK, STRONG, WEAK, Told, figure, legend, numbers
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgba
 
 import reference as kv
 
 PARTS = dict(codes=WEAK, scales=STRONG, outliers="#5c6bc0", factors="#c2185b", residual=INK)
+NEXT = f"{WEAK}66"
+"""Pale orange."""
 
 
 @figure(2.6, "quantizers/kivi.md")
@@ -26,18 +28,19 @@ def kivi_groups(axes: Axes, _: SimpleNamespace) -> Told:
     }
     for here, (name, grid) in zip(drawing.panels(axes, 2), grids.items(), strict=True):
         rows = {
-            str(channel): [(STRONG, WEAK)[grid(token, channel) % 2] for token in range(coded)]
+            str(channel): [(WEAK, NEXT)[grid(token, channel) % 2] for token in range(coded)]
             + [INK] * (tokens - coded)
             for channel in range(channels)
         }
         drawing.tiles(here, [str(token) for token in range(tokens)], rows)
         here.set(title=name, xlabel="token", ylabel="channel")
         here.tick_params(axis="x", rotation=0)
+    legend(here, {"a group": WEAK, "the next group": NEXT, "waits": INK})
     return (
         "Ten tokens of six channels. A group of keys is four tokens of one channel, a group of "
         "values three channels of one token. The last two tokens wait.",
-        "Numbers of one colour that touch share a grid: keys along the tokens of a channel, values "
-        "along the channels of a token. Grey tokens wait in full precision.",
+        "A group of keys runs along the tokens of one channel, a group of values along the "
+        "channels of one token. The last tokens wait in full precision.",
     )
 
 
@@ -48,10 +51,11 @@ def gear_outliers(axes: Axes, page: SimpleNamespace) -> Told:
     axes.axhline(0, color=INK, linewidth=0.8)
     axes.set_xticks(range(len(page.row)), [f"{x:g}" for x in page.row.tolist()])
     axes.set(ylabel="member", xlabel="the row")
+    legend(axes, {"stored apart": STRONG, "coded": WEAK})
     span = page.row[~apart]
     return (
         f"Six members of a row; set apart are {numbers(page.row[apart].tolist(), 'g')}.",
-        f"The largest and the smallest (green) are stored apart. The grid of the others spans "
+        f"The largest and the smallest are stored apart. The grid of the others spans "
         f"{span.min():g} to {span.max():g} in place of {page.row.min():g} to {page.row.max():g}.",
     )
 
@@ -67,7 +71,7 @@ def gear_low_rank(axes: Axes, page: SimpleNamespace) -> Told:
     drawing.above(axes, 2)
     return (
         f"Norm of what ranks 0 to 4 leave of a matrix: {numbers(left)}.",
-        "Each further column takes back (green) the strongest part of what is wrong (orange).",
+        "Each further column takes back the strongest part of what is still wrong.",
     )
 
 
@@ -82,8 +86,9 @@ def gear_parts(axes: Axes, page: SimpleNamespace) -> Told:
     axes.set(xlabel="norm of the error", xlim=(0, 1.1 * errors[0]))
     return (
         f"Error of a span with one far outlier: {numbers(errors, '.1f')}.",
-        "Each part stores what the parts before it left: half of the error is one outlier here, "
-        "and the correction takes a fifth of the rest.",
+        f"Each part stores what the parts before it left. Here outliers take away "
+        f"{1 - errors[1] / errors[0]:.0%} of the error, and the correction "
+        f"{1 - errors[2] / errors[1]:.0%} of the rest.",
     )
 
 
@@ -98,10 +103,11 @@ def gear_blocks(axes: Axes, page: SimpleNamespace) -> Told:
         drawing.centred(axes, label, start + tokens / 2, 0, color="white")
         start += tokens
     axes.set(xlabel="token", xlim=(0, start), yticks=[])
+    legend(axes, {"compressed block": WEAK, "waits": INK})
     return (
         f"A prompt of 100 tokens, blocks of 20 decoded ones, and {waiting} that wait.",
-        "The prompt is one block with a correction of rank 4, every 20 decoded tokens are a block "
-        f"of rank 2 (orange); the last {waiting} tokens wait whole (grey).",
+        "The prompt is one block with a correction of rank 4. Every 20 decoded tokens are a block "
+        f"of rank 2, and the last {waiting} tokens wait whole.",
     )
 
 
@@ -113,7 +119,7 @@ def printed_sizes(axes: Axes, _: SimpleNamespace) -> Told:
     drawing.bars(axes, [row.method for row in rows], both, "percent of fp16")
     return (
         "; ".join(f"{row.method}: {row.paper:.2f} printed, {row.ours:.2f} ours" for row in rows),
-        "Our layout of KIVI is smaller than printed, that of GEAR larger.",
+        "Our layout of KIVI takes fewer bytes than the paper prints, and that of GEAR more.",
     )
 
 
@@ -139,10 +145,10 @@ def quantizer_parts(axes: Axes, _: SimpleNamespace) -> Told:
 def mask_bytes(axes: Axes, page: SimpleNamespace) -> Told:
     entries, kept = page.first.numel(), int(page.first.sum())
     sizes = {"a byte an entry": entries, "held: 4 bytes a kept entry": 4 * kept}
-    colours = [to_rgba(INK, 0.65), to_rgba(STRONG, 0.65)]
-    drawing.labelled(axes, [*sizes], {"bytes": [*sizes.values()]}, [colours], ",")
+    drawing.labelled(axes, [*sizes], {"bytes": [*sizes.values()]}, form=",")
     axes.set(xlabel="bytes of a mask of 96 × 1024", xlim=(0, 1.2 * entries))
     return (
         f"A mask of {entries:,} entries keeps {kept:,}: {4 * kept:,} bytes, not {entries:,}.",
-        "The store holds a mask as the places of its kept entries.",
+        "The store holds a mask as the places of its kept entries, in far fewer bytes than one "
+        "for each entry.",
     )

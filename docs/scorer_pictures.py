@@ -1,6 +1,7 @@
 """The pictures of the scorers' pages: the scores of each on the words of GraphKV's walk.
 
-Green is kept for its score, grey is protected, orange is not kept.
+Green is kept for its score, grey is protected or a reference, orange is not kept. Charts of lines
+and of layers name their colours in a legend.
 """
 
 from collections.abc import Callable
@@ -8,50 +9,47 @@ from types import SimpleNamespace
 
 import drawing
 import torch
-from drawing import COLOURS, GRAPHKV, INK, STRONG, WEAK, Told, figure, listed, most
+from drawing import BLUE, GRAPHKV, INK, KEPT, STRONG, WEAK, Told, figure, legend, listed, most
 from matplotlib.axes import Axes
 
 import reference as kv
 
 KEEP = 5
-LEGEND = (
-    "In [the walk's words](../graphkv/walk.md), green stays, grey is protected, and orange goes."
-)
 ECHO = torch.zeros(2, 2, 2)
 """Keys of the repetition, for KVzip."""
 SCORERS: dict[str, tuple[str, Callable[[SimpleNamespace], kv.Scored], str]] = {
     "snapkv": (
         "SnapKV",
         lambda walk: kv.snapkv(walk.queries, walk.keys, window=2, kernel=3),
-        "Votes are smeared over three words: in a text this short that prefers what stands between "
-        "the words that the window looks at.",
+        "SnapKV pools scores over three words. In a text this short, words between those that the "
+        "window attends to rank high.",
     ),
     "h2o": (
         "H2O",
         lambda walk: kv.h2o(kv.h2o_mass(walk.queries, walk.keys), KEEP),
-        "What has drawn most attention stays, here three words for one thought, beside the last "
-        "two.",
+        "The words that have drawn most attention stay, here three words for one thought, beside "
+        "the last two.",
     ),
     "cake": (
         "CAKE",
         lambda walk: kv.cake(walk.queries, walk.keys, window=2, kernel=1),
-        "What one query looks at and the other does not counts most: “film” comes before “great”.",
+        "A word counts more if the two queries disagree about it, so “film” ranks above “great”.",
     ),
     "knorm": (
         "KNorm",
         lambda walk: kv.knorm(walk.keys, shift=True),
-        "Short keys win. The walk's keys are made by hand, and the short ones say nothing: the "
-        "rule is one about trained models.",
+        "Short keys win. The keys of the walk are made by hand, and the short ones say nothing: "
+        "the rule is about trained models.",
     ),
     "streaming_llm": (
         "StreamingLLM",
         lambda walk: kv.streaming_llm(walk.keys, sinks=2),
-        "The first and the last words stay, whatever they say.",
+        "The first and the last words stay, whatever their keys are.",
     ),
     "kvzip": (
         "KVzip",
         lambda walk: kv.kvzip((walk.queries,), walk.keys, (ECHO,), chunk=13, sinks=1, recent=1),
-        "The largest weight decides, not the sum: one query that needs a word is enough.",
+        "The largest weight decides, not the sum: one query that attends to a word is enough.",
     ),
     "expected_attention": (
         "ExpectedAttention",
@@ -62,13 +60,14 @@ SCORERS: dict[str, tuple[str, Callable[[SimpleNamespace], kv.Scored], str]] = {
             torch.eye(2),
             sinks=1,
         ),
-        "Words with a value of zero have no score, however much attention they can expect.",
+        "Words with a value of zero have no score, however much attention they are expected to "
+        "get.",
     ),
     "fastkvzip": (
         "FastKVzip",
         lambda walk: kv.fastkvzip(kv.concatenate_heads(walk.keys), gate(walk), sinks=1, recent=1),
-        "A gate that was trained for 100 steps on KVzip's scores of these words, circles, gives "
-        "nearly the same without a repetition.",
+        "The FastKVzip gate, trained for 100 steps on KVzip's scores of these words (circles), "
+        "gives nearly the same scores without a repetition.",
     ),
 }
 
@@ -100,6 +99,7 @@ def register(name: str) -> None:
         axes.bar(range(len(scores)), scores, color=shades)
         if name == "fastkvzip":
             axes.plot(range(len(scores)), kvzip(walk)[0], "o", color=INK, fillstyle="none")
+        legend(axes, KEPT | {"evicted": WEAK})
         drawing.under(axes, walk.words)
         for label, shade in zip(axes.get_xticklabels(), shades, strict=True):
             label.set_color(shade)
@@ -108,7 +108,7 @@ def register(name: str) -> None:
             f"{title}'s scores of the words of GraphKV's walk, first head, highest: "
             f"{most(walk.words, scores, 5)}. Five are kept, in green, or grey if protected: "
             f"{listed(walk.words, kept)}.",
-            f"{conclusion} {LEGEND}",
+            conclusion,
         )
 
     draw.__name__ = f"scorer_{name}"
@@ -127,10 +127,11 @@ def scorers_kept(axes: Axes, walk: SimpleNamespace) -> Told:
         rows[title] = drawing.kept_colours(kept, protected)
         said.append(f"{title}: {listed(walk.words, kept)}")
     drawing.tiles(axes, walk.words, rows)
+    legend(axes, KEPT)
     return (
         f"The five of 14 words that each scorer keeps, protected ones in grey. {'; '.join(said)}.",
-        "One text, one budget: what a scorer looks at decides what stays, and most protect some "
-        "tokens whatever their score (grey).",
+        "With the same text and the same budget the scorers keep different words. Most of them "
+        "protect some tokens whatever their score.",
     )
 
 
@@ -147,15 +148,15 @@ def fastkvzip_learns(axes: Axes, walk: SimpleNamespace) -> Told:
     return (
         f"Cross-entropy of the gate on GraphKV's walk: {losses[0]:.3f} untrained, {losses[-1]:.3f} "
         f"after {steps[-1]} steps; the least possible is {least:.3f}.",
-        "The loss does not go to zero: scores are shares, and the least is that of the scores that "
-        "are learned.",
+        "The loss does not go to zero, because scores are shares. It approaches the loss of the "
+        "scores that are learned.",
     )
 
 
 @figure(2.4, GRAPHKV)
 def pyramidkv_slope(axes: Axes, _walk: SimpleNamespace) -> Told:
     said = []
-    for colour, beta in zip(COLOURS, (2, 5, 20), strict=True):
+    for colour, beta in zip((STRONG, WEAK, BLUE), (2, 5, 20), strict=True):
         budgets = kv.pyramidkv_budgets(128, layers=8, tokens=1000, beta=beta, exact=True)
         axes.plot(range(1, 9), budgets, "o-", color=colour, label=f"β = {beta}")
         said.append(f"β {beta}: {budgets.tolist()}")
@@ -166,7 +167,8 @@ def pyramidkv_slope(axes: Axes, _walk: SimpleNamespace) -> Told:
     return (
         f"Budgets of eight layers at a mean of 128 tokens, never below the window of 32. "
         f"{'; '.join(said)}.",
-        "Early layers get what late ones give; the larger β, the steeper, and the mean stays.",
+        "Early layers keep more tokens than late ones. A larger β makes the slope steeper and does "
+        "not change the mean.",
     )
 
 
@@ -180,8 +182,8 @@ def cake_cascade(axes: Axes, _walk: SimpleNamespace) -> Told:
     drawing.above(axes, len(stages))
     return (
         f"Budgets of three layers after each layer of the cascade: {stages.tolist()}.",
-        "Layers share one budget; each new one takes its part from those before, which never grow "
-        "again.",
+        "All layers share one budget. Each new layer takes its part from the layers before it, and "
+        "their parts never grow again.",
     )
 
 
@@ -204,8 +206,8 @@ def query_moments(axes: Axes, _walk: SimpleNamespace) -> Told:
     return (
         f"200 made-up queries of two channels, their mean at ({mean[0]:.2f}, "
         f"{mean[1]:.2f}) and the ellipse of two deviations. The first four lie far off.",
-        "The ellipse stands for all queries to come; the first four tokens would have dragged it "
-        "away.",
+        "The ellipse describes the queries that are expected next. The queries of the first four "
+        "tokens are left out, since they would move it.",
     )
 
 
@@ -226,5 +228,6 @@ def rotation_shrinks(axes: Axes, _walk: SimpleNamespace) -> Told:
     return (
         f"Length of a unit vector after the mean rotation, by radians a position, at 32 positions: "
         f"{', '.join(ends)}.",
-        "Fast pairs cancel within a few positions, slow ones keep their mean query.",
+        "A pair that turns fast cancels out within a few positions. A slow pair keeps its mean "
+        "query.",
     )

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from drawing import DOCS, FOLDER
+from drawing import DOCS, compact
 
 from optimized.bench.report import markdown
 from optimized.readings import READINGS
@@ -375,8 +375,9 @@ that of its experiment: `python -m optimized --model smollm2 --experiment ID`. T
 """
 
 
-def draw_charts() -> None:
-    """Draw the charts of facts and of bits against bytes."""
+def charts() -> dict[str, str]:
+    """Return the charts of facts and of bits against bytes, as SVG."""
+    drawn = {}
     for name, (figure, systems) in CHARTS.items():
         rows = read(name.partition("_")[0], "remedied")["rows"]
         needles = figure == "needle_accuracy"
@@ -387,7 +388,8 @@ def draw_charts() -> None:
             needles,
         )
         assert svg is not None
-        (FOLDER / f"{name}.svg").write_text(svg)
+        drawn[name] = compact(svg)
+    return drawn
 
 
 def refined_by(refinement: str) -> Callable[[Figures], bool]:

@@ -24,7 +24,7 @@ FILES = [
     and path.parent.name != "contract"
     and not path.name.startswith("_")
 ]
-SHOWN = re.compile(r"^::: reference\.([\w.]+)$", re.MULTILINE)
+SHOWN = re.compile(r"^(?:::: |<!-- function )reference\.([\w.]+)(?: -->)?$", re.MULTILINE)
 ERRATUM = re.compile(r"\bE-[A-Z]\d+\b")
 
 
