@@ -62,6 +62,10 @@ QUESTIONS = {
     "gamma": "hubkv/discount/",
     "quantize": "hex/kcvt/",
     "eviction": "evict/",
+    "quantization": "hex/kcvt/",
+    "perplexity": "command/",
+    "tutorial": "hubkv/walk/",
+    "GQA": "attention/",
 }
 """What somebody types into the search, and the page that should come first."""
 MEASURE = """menus => {
@@ -396,7 +400,12 @@ def test_an_interactive_page_shows_what_the_reference_computes(page, address, pa
     attempts = re.findall(r'data-set="([^"]+)"', (DOCS / paper / "move.md").read_text())
     for text, button in zip(attempts, page.locator(".move-try").all(), strict=True):
         button.click()
-        agrees(**{name: json.loads(value) for name, value in parse_qsl(unescape(text))})
+        tried = {name: json.loads(value) for name, value in parse_qsl(unescape(text))}
+        agrees(**tried)
+        assert button.get_attribute("aria-pressed") == "true"
+    page.reload()  # the address has the settings
+    page.wait_for_selector("#move.moving")
+    agrees(**tried)
     page.get_by_role("button", name="As in the walk").click()
     agrees()
     start = page.locator(".move-detail").inner_text()

@@ -75,10 +75,14 @@ function slider(name, { label, min, max, step = 1, value, at = Number, say = Str
   return {
     row: html("div", { class: "move-setting" }, html("label", { for: id }, label), output, input),
     value: () => at(input.value),
+    position: () => input.value,
     set: (position) => (input.value = position),
     show,
   }
 }
+
+/** Whether two positions are one, such as "1.0" and 1, or "true" and true. */
+const same = (one, other) => String(one) === String(other) || Number(one) === Number(other)
 
 function checkbox(name, { label, value }) {
   const id = `move-${name}`
@@ -86,6 +90,7 @@ function checkbox(name, { label, value }) {
   return {
     row: html("div", { class: "move-setting move-check" }, input, html("label", { for: id }, label)),
     value: () => input.checked,
+    position: () => String(input.checked),
     set: (on) => (input.checked = on === true || on === "true"),
     show: () => {},
   }
@@ -94,7 +99,7 @@ function checkbox(name, { label, value }) {
 /**
  * Put the settings and `parts` in the place of the static figure. `draw` is called with the values of
  * the settings now and at each change, and returns the sentences that sum the picture up. What the
- * page marks with data-set becomes a button that makes these settings.
+ * page marks with data-set becomes a button that makes these settings. They stand in the address.
  */
 export function move(settings, parts, draw) {
   const controls = Object.entries(settings).map(([name, given]) =>
@@ -107,6 +112,12 @@ export function move(settings, parts, draw) {
     for (const [, control] of controls) control.show()
     const values = Object.fromEntries(controls.map(([name, control]) => [name, control.value()]))
     said.replaceChildren(...draw(values).map((sentence) => html("p", {}, sentence)))
+    const moved = controls.filter(([, control, start]) => !same(control.position(), start))
+    const query = new URLSearchParams(moved.map(([name, control]) => [name, control.position()]))
+    history.replaceState(null, "", moved.length ? `?${query}` : location.pathname)
+    for (const [button, wanted] of attempts)
+      button.setAttribute("aria-pressed", controls.every(([name, control, start]) =>
+        same(control.position(), wanted[name] ?? start)))
   }
   const set = (wanted) => {
     for (const [name, control, start] of controls) control.set(wanted[name] ?? start)
@@ -122,6 +133,7 @@ export function move(settings, parts, draw) {
     if (top < 0 || bottom > innerHeight)
       root.scrollIntoView({ behavior: still.matches ? "auto" : "smooth" })
   }
+  const attempts = []
   for (const phrase of document.querySelectorAll("[data-set]")) {
     const button = html("button", { type: "button", class: "move-try" }, ...phrase.childNodes)
     const wanted = Object.fromEntries(new URLSearchParams(phrase.dataset.set))
@@ -130,10 +142,11 @@ export function move(settings, parts, draw) {
       reveal()
     })
     phrase.replaceChildren(button)
+    attempts.push([button, wanted])
   }
   root.replaceChildren(form, said, ...parts)
   root.classList.add("moving")
-  update()
+  set(Object.fromEntries(new URLSearchParams(location.search)))
 }
 
 // ---- Tokens ----

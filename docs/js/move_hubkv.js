@@ -12,16 +12,17 @@ const aside = marks(walk.protected)
 const [keys, values] = [walk.keys, walk.values].map(floats)
 
 /** All that HubKV computes, in the order of the walk. */
-function computed({ gamma, radius, ratio }) {
+function computed({ gamma, radius, tau, power, ratio }) {
   const hubs = kv.hub_mask({ scores, radius, protected: aside })
   const discounted = kv.smd({ scores, radius, gamma, protected: aside })
-  const weights = kv.head_weights({ selectivity: kv.selectivity({ scores, protected: aside }) })
+  const weights = kv.head_weights({ selectivity: kv.selectivity({ scores, protected: aside }), tau })
   const calibrated = kv.calibrate({ scores: discounted, weights })
-  const refined = kv.hubkv_refine({ scores, ratio, protected: aside, radius, gamma })
+  const how = { protected: aside, radius, gamma, tau, power }
+  const refined = kv.hubkv_refine({ scores, ratio, ...how })
   const retain = (scores) => kv.retain({ scores, protected: aside, ratio, scope: "layer" })
   const [kept, plain] = [retain(refined), retain(scores)]
   // λ: what the gate makes of 0 and 1
-  const lambda = kv.gate({ scores: floats([0]), corrected: floats([1]), ratio }).data[0]
+  const lambda = kv.gate({ scores: floats([0]), corrected: floats([1]), ratio, power }).data[0]
   const bytes = kv.bytes_of(...Object.values(kv.evict({ keys, values, kept })))
   const nested = { hubs, discounted, calibrated, refined, kept, plain, weights }
   for (const [name, x] of Object.entries(nested)) nested[name] = kv.nested(x)
@@ -84,6 +85,8 @@ move(
   {
     gamma: { label: "Discount γ", min: 0.05, max: 0.95, step: 0.05, value: 0.5, say: two },
     radius: { label: "Radius k of a window", min: 0, max: 5, value: 2 },
+    tau: { label: "Exponent τ of head weights", min: 0, max: 2, step: 0.5, value: 0.5, say: String },
+    power: { label: "Power p of the gate", min: 0.5, max: 8, step: 0.5, value: 2, say: String },
     ratio: { label: "Ratio r removed", min: 0, max: 0.85, step: 0.05, value: 0.75, say: two },
   },
   [
