@@ -1,11 +1,12 @@
 """A griffe extension that shows each function's argument checks on its page."""
 
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from inspect import getdoc, unwrap
 from typing import Any, get_args
 
-from griffe import Class, Extension, Function, Object
+from griffe import Class, Extension, Function, Module, Object
 from torch import Tensor
 
 import reference
@@ -24,6 +25,33 @@ class Contracts(Extension):
             show_default_numbers(obj)
         if obj.path == types.__name__:
             obj.extra["contract"] = dict(words())
+
+    def on_package(self, *, pkg: Module, **_: Any) -> None:
+        """Give each public function those functions of its file with which it is written."""
+        for module in modules(pkg):
+            for shown in module.functions.values():
+                if "contract" in shown.extra:
+                    shown.extra["helpers"] = {"called": [*called(shown, set())]}
+
+
+def modules(package: Module) -> Iterator[Module]:
+    """Yield a package and the modules below it."""
+    yield package
+    for module in package.modules.values():
+        if not module.is_alias:
+            yield from modules(module)
+
+
+def called(function: Function, seen: set[str]) -> Iterator[Function]:
+    """Yield the functions of its file, without a page of their own, that a function calls."""
+    first = function.docstring.endlineno or 0 if function.docstring else function.lineno or 0
+    body = "\n".join(function.source.splitlines()[first - (function.lineno or 0) + 1 :])
+    for name in re.findall(r"\b(\w+)\(", body):
+        other = function.module.functions.get(name)
+        if other and name not in seen and "contract" not in other.extra:
+            seen.add(name)
+            yield other
+            yield from called(other, seen)
 
 
 def as_printed(shown: Function | Class) -> None:
