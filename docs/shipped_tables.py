@@ -178,6 +178,8 @@ def ranking(run: Figures, budget: float, of: Callable[[Figures], list[float]]) -
 
 TABLE = re.compile(r"<!-- table (\S+)((?: \S+)*) -->\n.*?<!-- end -->", re.DOTALL)
 TEXTS = ("prose", "noise", "code")
+LONGER = {"2K": "2 048", "4K": "4 000"}
+"""Names of runs with documents of up to so many tokens: `HubKV-Tab1-2K-prose`."""
 MINUS = re.compile(r"(?<![\w.])-(?=\d)")
 
 
@@ -337,6 +339,10 @@ def tables_page() -> str:
             parts.append(f"<!-- table {name} -->\n<!-- end -->\n")
         elif "options" in about:
             parts.append("*Not run yet.*\n")
+        for longer, tokens in LONGER.items():
+            if runs_of(f"{name}-{longer}"):
+                parts.append(f"### At {tokens} tokens\n")
+                parts.append(f"<!-- table {name}-{longer} -->\n<!-- end -->\n")
     return with_tables("\n".join(parts), "long")
 
 
