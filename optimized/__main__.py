@@ -164,9 +164,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not merging and given.paper:
             folder = given.out or Path(f"kvspec-{given.paper}")
             folder.mkdir(exist_ok=True)
+            refused = []
             for name in of_paper(given.paper, folder):
                 print_lines(f"\n{name}")
-                run(experiment(name, arguments, folder / name))
+                try:
+                    measured = run(experiment(name, arguments, folder / name))
+                except ValueError as refusal:  # the others may run
+                    print(f"{name} is refused: {refusal}", file=sys.stderr)
+                    measured = False
+                refused += [] if measured else [name]
+            if refused:
+                print(f"nothing was measured in {', '.join(refused)}", file=sys.stderr)
+                sys.exit(1)
             return
         if not merging and given.experiment:
             given = parser().parse_args([*options_of(given.experiment), *arguments])

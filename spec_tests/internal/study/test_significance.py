@@ -10,7 +10,7 @@ from scipy.stats import permutation_test
 
 pytest.importorskip("transformers")
 
-from optimized.__main__ import experiment, parser
+from optimized.__main__ import experiment, main, parser
 from optimized.study import significance, table
 from optimized.study.compared_systems import systems_named
 from optimized.study.experiments import experiments, of_paper, options_of
@@ -129,6 +129,25 @@ def test_the_experiments_of_a_paper_are_those_not_finished(tmp_path):
     given = experiment("GraphKV-Fig4", ["--paper", "graphkv", "--seed", "3"], tmp_path / "one")
     assert (given.keep, given.seed, given.out) == ([128], 3, tmp_path / "one")
     assert (given.experiment, given.paper, given.pictures) == ("GraphKV-Fig4", None, False)
+
+
+def test_a_refused_experiment_of_a_paper_stops_no_other(monkeypatch, tmp_path, capsys):
+    asked = []
+
+    def run(given):
+        asked.append(given.experiment)
+        if len(asked) == 1:
+            raise ValueError("too long for the model")
+        return len(asked) > 2
+
+    monkeypatch.setattr("optimized.study.command.run", run)
+    with pytest.raises(SystemExit) as end:
+        main(["--paper", "hubkv", "--out", str(tmp_path)])
+    assert end.value.code == 1
+    assert asked == list(of_paper("hubkv", tmp_path))
+    told = capsys.readouterr().err
+    assert f"{asked[0]} is refused: too long for the model" in told
+    assert f"nothing was measured in {asked[0]}, {asked[1]}\n" in told
 
 
 def test_settings_behind_a_name_are_that_systems_alone():
