@@ -30,7 +30,15 @@ SIGNS = np.random.default_rng(0).choice([-1.0, 1.0], 2**12)
 NUMBERS = {torch.float64: np.int64, torch.float32: np.int32}
 
 
-class Noise(TorchDispatchMode):
+class DispatchMode(TorchDispatchMode):
+    """A mode for which PyTorch does not import its compiler, which takes two seconds."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
+class Noise(DispatchMode):
     """A PyTorch mode that moves the result of each operation that rounds.
 
     The direction depends on the bits of the result and the seed. Half-precision results do not

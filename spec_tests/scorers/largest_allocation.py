@@ -4,11 +4,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from spec_tests.rounding_noise import DispatchMode
 
-class Largest(TorchDispatchMode):
+
+class Largest(DispatchMode):
     """Record the largest number of elements that the result of any operation allocates."""
 
     def __init__(self) -> None:
