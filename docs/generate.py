@@ -37,6 +37,8 @@ WEIGHTS = {
     "print": ("Slips in print", "Text and tables that no code follows from."),
 }
 PART = re.compile(r"<!-- (made|function) (\S+) -->\n.*?<!-- end -->", re.DOTALL)
+MARK = "As printed|In words|Corrected|From elsewhere|Ours"
+"""Whether the formula of a docstring stands in the paper: the first words behind its ids."""
 UNSEARCHED = ["---", "search:", "  exclude: true", "---"]
 HEADING = re.compile(r"^### (?P<title>.+) \{ #(?P<id>E-[A-Z]\d+) \.(?P<weight>\w+) \}$")
 # A sentence ends at a full stop that does not belong to an abbreviation or a number.
@@ -92,7 +94,8 @@ def card(name: str, up: str) -> str:
     where = f"{up}../{shown.__module__.replace('.', '/')}.py"
     lines = [f"## `{short}`", "", said, "", f"Code: [{where.strip('./')}]({where})."]
     if source:
-        lines[-1] += f" Source: {' '.join(source[1].split())}"
+        cited = re.sub(rf"\. ({MARK})\b", r". **\1**", " ".join(source[1].split()))
+        lines[-1] += f" Source: {cited}"
     return "\n".join(lines)
 
 

@@ -109,7 +109,7 @@ def against_chance(run: Figures) -> Iterator[list[str]]:
 
 def judged(one: Figures, facts: int) -> tuple[str, str]:
     """Return differences with their intervals, bold where the verdict is a difference."""
-    bits, needles = (sign != "=" for sign in one["signs"])
+    bits, needles = (sign in "+-" for sign in one["signs"])
     return spread(one["bits"], "+.4f", bits), spread(widen(one["needles"], facts), "+.1%", needles)
 
 
@@ -235,11 +235,12 @@ def conditions(name: str) -> str:
         for text, run in runs.items()
         if not run["no_needles"]
     )
+    few = " Too few documents for a verdict." * any("?" in x["signs"] for x in first["verdicts"])
     where = "a GPU" if first["command"]["device"] == "cuda" else "a CPU"
     return (
         f"{len(first['documents']['lengths'])} documents a text of {lengths} tokens, on {where}, "
         f"torch {first['versions']['torch']}, Python {first['versions']['python']}. The full cache "
-        f"answers, of the questions that count: {'; '.join(full)}."
+        f"answers, of the questions that count: {'; '.join(full)}.{few}"
     ).replace("%", " %")
 
 
@@ -299,14 +300,14 @@ def cells(runs: dict[str, Figures], same: Sequence[Figures], form: str) -> Itera
             yield "–"
             continue
         change = widen(one["needles"], asked(run))
-        sure = one["signs"][1] != "="
+        sure = one["signs"][1] in "+-"
         if form == "short":
             yield spread([100 * bound for bound in change], "+.1f", sure)
             continue
         found = [share(run, one[side], one["ratio"]) for side in ("against", "system")]
         yield f"{found[0]:.1%} → {found[1]:.1%}: {spread(change, '+.1%', sure)}"
     if form == "long":
-        yield from (spread(one["bits"], "+.4f", one["signs"][0] != "=") for one in same)
+        yield from (spread(one["bits"], "+.4f", one["signs"][0] in "+-") for one in same)
 
 
 def asked(run: Figures) -> int:

@@ -61,7 +61,7 @@ def assert_shown(quoted, place):
         assert sign.replace("−", "-") + number == (shown if sign else shown[1:]), place
     if "significant" in quoted:
         sure = (
-            parent["signs"][("bits", "needles").index(what)] != "="
+            parent["signs"][("bits", "needles").index(what)] in "+-"
             if "signs" in parent
             else parent[f"p of {what}"] <= SURE
         )

@@ -46,7 +46,7 @@ def attention_weights(
         The weights in float32, or float64 where an argument is; each row sums to 1.
 
     Source:
-        HEX-3.1a.
+        HEX-3.1a. As printed (§3.1); $V$ is left out, and the form with $L_t$ is ours.
 
     Reading:
         C3, C4, E-A1: softmax in float32; consecutive query heads share a key head; the last
@@ -95,7 +95,7 @@ def attention(
         returns that token's value.
 
     Source:
-        HEX-3.1a.
+        HEX-3.1a. As printed (§3.1).
     """
     weights = attention_weights(queries, keys, causal, scale)
     exact = torch.promote_types(weights.dtype, values.dtype)
@@ -136,7 +136,7 @@ def attention_error(
         exactly 0 where the two caches are equal.
 
     Source:
-        HEX-3.1b.
+        HEX-3.1b. As printed (§3.1).
     """
     exact = widen(queries)
     for tensor in (keys, values, compressed_keys, compressed_values):

@@ -131,7 +131,7 @@ def select(
             refuses of its budget.
 
     Source:
-        HubKV-1, HubKV-13, GraphKV-4.1.
+        HubKV-1, HubKV-13, GraphKV-4.1. Ours: the steps of the papers in one call.
 
     Reading:
         C2, C6, E-U35: budgets count real tokens; the gate takes the share that is removed.
@@ -227,7 +227,7 @@ def compress(
             the store refuses.
 
     Source:
-        HubKV-1, HubKV-13, GraphKV-4.1, HEX-3.5a.
+        HubKV-1, HubKV-13, GraphKV-4.1, HEX-3.5a. Ours: the steps of the papers in one call.
 
     Reading:
         C2, C6, E-H10, E-U35: budgets count real tokens; HEX adds the refined scores of all heads

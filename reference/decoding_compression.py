@@ -169,7 +169,8 @@ def decoding_start(
         row's first real token.
 
     Source:
-        HubKV-4.3.
+        HubKV-4.3. In words (A.1): "the cache is repeatedly compressed during generation rather than
+        compressed only once after prefill". That the prompt is the first update is ours (E-U45).
 
     Reading:
         E-U12, E-U36, E-U45: protected tokens follow from positions, the recent ones are 2 % of
@@ -210,7 +211,8 @@ def decoding_append(
         The next cache. One call may add one token or many.
 
     Source:
-        HubKV-4.3.
+        HubKV-4.3. In words (A.1): "set the cache update interval to 128 decoding steps, and
+        evaluate fixed target KV lengths". What is ranked between updates is ours (E-U11, E-U12).
 
     Reading:
         E-U11, E-U12: the gate takes the removed share of all tokens seen; raw scores are kept, and
@@ -240,7 +242,7 @@ def decoding_read(cache: DecodingCache) -> DecodingView:
         entries are padded on the left.
 
     Source:
-        HubKV-4.3.
+        HubKV-4.3. Ours: what attention reads between two updates.
     """
     stored, here, pending = cache.stored, stayed(cache), cache.pending_scores.shape
     come = cache.seen[..., None] - pending[-1] + torch.arange(pending[-1], device=here.device)

@@ -75,7 +75,8 @@ def evict(
         `keys` and `values`.
 
     Source:
-        HubKV-1, GraphKV-4.1.
+        HubKV-1, GraphKV-4.1. In words (§2.1): "selects a retained subset $S \subset V$ under budget
+        $|S| \leq B$". Copies in order of position are ours (C8).
 
     Reading:
         C8, C10: position order; the bytes are really freed.
@@ -133,7 +134,7 @@ def stored_bytes(object: object) -> int:
         TypeError: a tensor in `object` is not strided.
 
     Source:
-        GraphKV-Tab5.
+        GraphKV-Tab5. Ours: the table counts a formula, this the memory (C10).
 
     Reading:
         C10: this is the only measure of a cache's size.

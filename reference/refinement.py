@@ -92,7 +92,7 @@ def refine(
             excluded from it.
 
     Source:
-        HubKV-13, GraphKV-4.1, HubKV-Obs3.
+        HubKV-13, GraphKV-4.1, HubKV-Obs3. Ours: one call for the refinements of the papers.
 
     Reading:
         C6, E-G5, E-U8: scores below 0 are refused by every refinement; shift them first.

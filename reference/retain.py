@@ -26,7 +26,8 @@ def kept_count(pool: Whole, ratio: Ratio) -> int:
         The budget $B$: 10 of 100 at 0.9, where binary arithmetic gives 9.
 
     Source:
-        HubKV-1.
+        HubKV-1. In words (A): "The compression ratio $r$ denotes the fraction of KV entries
+        removed". Rounding down is ours (C2).
 
     Reading:
         C2: the removed share is at least $r$, the arithmetic exact.
@@ -46,7 +47,7 @@ def ranking(scores: Orderable[Tensor, "*heads tokens"]) -> Int64[Tensor, "*heads
         The positions, best first; equal scores stay in position order, and -0.0 equals 0.0.
 
     Source:
-        HubKV-3.
+        HubKV-3. Ours: print says "the $B$ highest entries" (§3.3) and no order of equal ones (C1).
 
     Reading:
         C1: one total order everywhere, which `torch.topk` does not give.
@@ -81,7 +82,8 @@ def retain(
         The mask of $S^*$. Of equal scores the lowest (layer, head, position) is kept.
 
     Source:
-        HubKV-1, HubKV-3, GraphKV-4.1.
+        HubKV-1, HubKV-3, GraphKV-4.1. As printed (Eq. 3) for the modular utility; protected tokens
+        take part of the budget in the words of A.1.
 
     Reading:
         C1, C2, C6, E-U16: ties, counts and protected entries; never a threshold, never a
@@ -117,7 +119,7 @@ def modular_utility(
         $F_{mod}(S)$ of each head in float32, or float64 where `scores` is; 0 of the empty set.
 
     Source:
-        HubKV-3.
+        HubKV-3. As printed (§3.1).
     """
     scores = widen(scores)
     utility = scores.new_zeros(scores.shape[:-1])

@@ -76,7 +76,8 @@ def graphkv_select(
         ValueError: what `select` refuses.
 
     Source:
-        GraphKV-4.1, GraphKV-6.1, GraphKV-6.2.
+        GraphKV-4.1, GraphKV-6.1, GraphKV-6.2. As printed (§4.1, §6.2); the length counts in
+        thousands and is rounded down (E-G8).
 
     Reading:
         E-G7, E-G8, E-G11: sources are a share of the layer's own budget; neighbours by thousands
@@ -129,7 +130,7 @@ def graphkv_compress(
         ValueError: what `compress` refuses.
 
     Source:
-        GraphKV-4.1, GraphKV-6.1, GraphKV-6.2.
+        GraphKV-4.1, GraphKV-6.1, GraphKV-6.2. As printed (§4.1).
 
     Reading:
         E-G7, E-G8, E-G11: as in `graphkv_select`.

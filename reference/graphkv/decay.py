@@ -44,7 +44,9 @@ def decay(
         ValueError: a score is out of range.
 
     Source:
-        GraphKV-4, GraphKV-5, GraphKV-Alg2, GraphKV-6.3, GraphKV-7.2.
+        GraphKV-4, GraphKV-5, GraphKV-Alg2, GraphKV-6.3, GraphKV-7.2. As printed (Eq. 5) where
+        $\alpha$ is 1; the coefficient, missing in Eq. 4, is `strength` (E-G1), and Algorithm 2
+        combines sources otherwise (E-G2).
 
     Reading:
         E-G1: the missing coefficient is `strength`. E-G2: Equation 5, Algorithm 2 and Figure 3
@@ -94,7 +96,8 @@ def enhance(
         ValueError: a score is out of range.
 
     Source:
-        GraphKV-7.2.
+        GraphKV-7.2. In words (§7.2): "enhanced signal (+)". The product is that of the decay with
+        the sign turned (E-G17).
 
     Reading:
         E-G17: the signal is named "+" and not defined; the product of the decay with the sign
@@ -129,7 +132,8 @@ def banish(
         The scores $s^{(T)}$; rounds after the first change nothing.
 
     Source:
-        GraphKV-7.2.
+        GraphKV-7.2. In words (§7.2): "evicting all nodes connected to the source node". Printed is
+        the signal $-\infty$ (E-G17).
 
     Reading:
         E-G17: the evicted signal reaches every neighbour, whatever its edge.

@@ -36,7 +36,8 @@ def source_count(keep: Whole, fraction: Share = 0.3, window: Whole = 0) -> int:
         The number of sources $k$, at least 1: a budget of 512 has 153.
 
     Source:
-        GraphKV-6.1.
+        GraphKV-6.1. In words (§6.1): "we utilized a proportion of the KV cache budget as the number
+        of source nodes". Rounding, the least of one and the window are ours (E-G7).
 
     Reading:
         E-G7: 0.3 of a budget is no integer; rounded down, and the window counts unless given.
@@ -70,7 +71,8 @@ def source_tokens(
         Positions in rank order; among equal scores the lowest index comes first.
 
     Source:
-        GraphKV-2, GraphKV-Alg1.
+        GraphKV-2, GraphKV-Alg1. As printed (Eq. 2); ties go to the lowest index, and protected
+        tokens are no sources (E-G13).
 
     Reading:
         E-G13: protected tokens are no sources.
@@ -130,7 +132,8 @@ def edges(
         The edge of a source to itself is there as well; `neighbours` leaves it out.
 
     Source:
-        GraphKV-1, GraphKV-Alg1, GraphKV-7.1.
+        GraphKV-1, GraphKV-Alg1, GraphKV-7.1. As printed (Eq. 1); `clamp` and the other kinds are
+        ours (E-G4, E-G17), a vector of length 0 has edges 0 (E-G19).
 
     Reading:
         E-G4: rounding may not leave [-1, 1]; `clamp` is off, as printed. E-G12: keys after rotary
@@ -176,7 +179,9 @@ def neighbour_count(predefined: Whole, length: Whole) -> int:
         The number of neighbours $m$: 8 of 64 at 8000 tokens, none below 1000.
 
     Source:
-        GraphKV-6.2.
+        GraphKV-6.2. In words (§6.2): "we set the number of adjacent nodes as the minimum between a
+        predefined value and the query length". Thousands, rounded down, are the L of Figure 5
+        (E-G8).
 
     Reading:
         E-G8: no value of $m_0$ is given, so there is no default; $L$ counts thousands of tokens,
@@ -209,7 +214,8 @@ def neighbours(
         among equal edges the lowest index is taken.
 
     Source:
-        GraphKV-3, GraphKV-Alg2.
+        GraphKV-3, GraphKV-Alg2. Corrected (E-G9): printed (Eq. 3), ties at the m-th edge give more
+        than m neighbours; here exactly m, the lowest index first, and no protected token (E-G13).
 
     Reading:
         E-G3: sources are neighbours of sources, as printed. E-G8, E-G9: exactly $m$, at most the

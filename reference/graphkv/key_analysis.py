@@ -27,7 +27,7 @@ def cosine_matrix(
         diagonal up to rounding, 0 at a vector of length 0.
 
     Source:
-        GraphKV-1, GraphKV-Obs.
+        GraphKV-1, GraphKV-Obs. As printed (Eq. 1).
     """
     every = torch.arange(keys.shape[-2], device=keys.device)
     return edges(keys, every.expand(keys.shape[:-1]))
@@ -57,7 +57,8 @@ def cosine_distribution(
         there is no pair; the counts of the histogram sum to $n(n-1)/2$.
 
     Source:
-        GraphKV-Obs.
+        GraphKV-Obs. In words (Fig. 2): "the frequency distribution of cosine similarity for the
+        keys". Which pairs count is ours (E-G21).
 
     Reading:
         E-G21: pairs of different tokens, each once; variance over the pairs.
@@ -97,7 +98,8 @@ def principal_components(
         points so that its largest coordinate, the first of equals, is positive.
 
     Source:
-        GraphKV-PCA.
+        GraphKV-PCA. In words (§6.3): "key vector distributions projected onto PCA components".
+        Centring and signs are ours (E-G22).
 
     Reading:
         E-G22: keys are centred, not scaled; the sign is ours. Axes are found in float64 and
@@ -139,7 +141,9 @@ def kv_bytes(
         The bytes: 131 072 a token with the defaults.
 
     Source:
-        GraphKV-Tab5.
+        GraphKV-Tab5. In words (Table 5): "for a 7B-parameter model with 32 attention heads and
+        128-dimensional key/value vectors". The formula is ours; the table counts 8 heads and 1 000
+        tokens a K (E-G16, E-G18).
 
     Reading:
         E-G16, E-G18: the table counts 8 heads, not the 32 of its caption, and 1 000 tokens a K.

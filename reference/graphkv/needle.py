@@ -40,7 +40,8 @@ def hide_needle(
         The input $x$.
 
     Source:
-        GraphKV-Needle.
+        GraphKV-Needle. Ours: the paper draws depth and length (Fig. 4) and does not say how a
+        needle is hidden (E-G24).
 
     Reading:
         E-G24: the depth percentage is a share of the text around the fact.
@@ -73,7 +74,7 @@ def needle_recall(
         each depth and length, whose mean is the accuracy.
 
     Source:
-        GraphKV-Needle.
+        GraphKV-Needle. Ours: the paper's retrieval accuracy is not defined (E-G24).
 
     Reading:
         E-G24: the retrieval accuracy is not defined; words count once, wherever they stand.

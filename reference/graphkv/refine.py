@@ -67,7 +67,8 @@ def concatenate_heads(
         The rows of $\mathbf{K}^l$, head 0 first.
 
     Source:
-        GraphKV-4.1.
+        GraphKV-4.1. As printed (§4.1): the keys of a layer are one matrix; that the edges compare
+        whole rows is our reading (E-G11).
 
     Reading:
         E-G11: the edges of a layer compare whole rows.
@@ -141,7 +142,9 @@ def graphkv_refine(
         ValueError: a score is out of range.
 
     Source:
-        GraphKV-4, GraphKV-5, GraphKV-4.1, GraphKV-6.1, GraphKV-6.2, GraphKV-7.1, GraphKV-7.2.
+        GraphKV-4, GraphKV-5, GraphKV-4.1, GraphKV-6.1, GraphKV-6.2, GraphKV-7.1, GraphKV-7.2. As
+        printed (§4.2–4.3), step by step. Their parts are marked where they stand; the remedies are
+        ours (E-G3, E-G4, E-G7, E-G11).
 
     Reading:
         E-G3, E-G4, E-G7, E-G11: the letter, and the remedies `spare_sources`, `clamp`,

@@ -69,7 +69,8 @@ def hex_attention(
         ValueError: a logit is out of range.
 
     Source:
-        HEX-3.1a, HEX-3.3a, HEX-5a.
+        HEX-3.1a, HEX-3.3a, HEX-5a. As printed (§3.1, §3.3); which queries are added up is ours
+        (E-H9).
 
     Reading:
         E-A1, E-H9, E-H73: the last query is aligned with the last token; a query's weights run

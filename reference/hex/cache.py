@@ -67,7 +67,9 @@ def hex_prefill(
         ValueError: no mask has the density asked for, or a logit, step or minimum overflows.
 
     Source:
-        HEX-4.1a.
+        HEX-4.1a. In words (§4.1): "The prefix prompt is first partitioned into the largest multiple
+        of $n_b$, which is immediately compressed, while any remainder is placed in a residual
+        buffer." `carry_recent`, which leaves $r$ tokens more in the buffer, is ours (E-H11).
 
     Reading:
         E-H5, E-H9, E-H11: one mask for the whole span; the span's mass comes from its own
@@ -91,7 +93,7 @@ def hex_append(
 ) -> HexCache:
     r"""Add decoded tokens to the residual buffer, and compress it whenever it is full.
 
-    $$\text{append: } \mathcal{C}(X_{1:t}) \,\Vert\, \mathcal{C}(X_{t+1:t+n_b}), \qquad
+    $$\text{append: } \widehat X_{1:t} \,\Vert\, \mathcal{C}(X_{t+1:t+n_b}), \qquad
       \text{full: } \mathcal{C}\bigl(\widehat X_{1:t} \,\Vert\, X_{t+1:t+n_b}\bigr)$$
 
     Args:
@@ -107,7 +109,10 @@ def hex_append(
         ValueError: a logit, step or minimum overflows.
 
     Source:
-        HEX-4.1a, HEX-4.1b, HEX-4.1c.
+        HEX-4.1a, HEX-4.1b, HEX-4.1c. In words (§4.1): "each new compressed block is appended to the
+        existing compressed KV cache without reprocessing earlier blocks" and "the entire KV cache
+        is recompressed at the end of each block". What `full` compresses, and `period`, are ours
+        (E-H17, E-H35).
 
     Reading:
         E-H9, E-H11, E-H17, E-H35, E-H73: a query's weights run over the restored blocks, the
@@ -208,7 +213,8 @@ def hex_recompress(cache: HexCache) -> HexCache:
         once, with the same mass, would have made.
 
     Source:
-        HEX-4.1c.
+        HEX-4.1c. In words (§4.1): "the entire KV cache is recompressed at the end of each block".
+        That `full` compresses restored numbers, and `oracle`, are ours (E-H17).
 
     Reading:
         E-H9, E-H17, E-H73: heavy hitters by the mass since each token's arrival; the originals are
@@ -235,7 +241,9 @@ def hex_read(
         residual buffer are exact.
 
     Source:
-        HEX-4.1a.
+        HEX-4.1a. In words (§4.1): "each new compressed block is appended to the existing compressed
+        KV cache" and "Tokens inside the residual buffer are maintained in full precision (fp16)
+        until the block fills".
 
     Reading:
         E-H73: attention reads them before they are rounded.

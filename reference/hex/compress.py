@@ -73,7 +73,8 @@ def hex_mask(
         The joint mask in the layout of the cache, a copy.
 
     Source:
-        HEX-3.5a.
+        HEX-3.5a. In words (§3.5): "The masks $Mask_{\text{exp}}$ and $Mask_{H_2O}$ are combined
+        using a logical OR."
     """
     width = expander.shape[1] // kv_heads
     kept = dynamic.new_zeros(*dynamic.shape[:-1], kv_heads, dynamic.shape[-1], width)
@@ -115,7 +116,9 @@ def hex_compress(
         ValueError: a step or minimum overflows the precision it is stored in.
 
     Source:
-        HEX-3.1c, HEX-3.5a.
+        HEX-3.1c, HEX-3.5a. In words (§3.5): "Entries indicated by the combined mask are stored in
+        full precision, while all remaining entries are quantized using coarse-grained KCVT with
+        asymmetric min-max scaling." $\mathcal{C}$ is that of §3.1.
 
     Reading:
         E-H13, E-H24, E-H25: statistics over the remaining entries; the code planes are dense, the
@@ -160,7 +163,9 @@ def hex_reconstruct(
         The keys $\widehat K$ and values $\widehat V$, rounded to the type of the kept entries.
 
     Source:
-        HEX-3.1c, HEX-3.5a.
+        HEX-3.1c, HEX-3.5a. In words (§3.5): "Entries indicated by the combined mask are stored in
+        full precision, while all remaining entries are quantized". The step $\Delta_g$ is that of
+        `quantise` (E-H1).
 
     Reading:
         E-H73: attention reads them before they are rounded.

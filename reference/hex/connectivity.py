@@ -18,7 +18,8 @@ def bipartite_adjacency(
         The symmetric adjacency matrix $A$.
 
     Source:
-        HEX-3.2a.
+        HEX-3.2a. In words (§3.2): "We view the cache matrix $K \in \mathbb{R}^{n \times d}$ as the
+        biadjacency of a bipartite graph $G = (U, V, E)$". The order of the vertices is ours.
     """
     tokens, channels = mask.shape
     adjacency = mask.new_zeros(tokens + channels, tokens + channels)

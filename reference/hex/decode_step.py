@@ -50,7 +50,9 @@ def hex_decode(
         ValueError: a logit, step or minimum overflows.
 
     Source:
-        HEX-3.1a, HEX-4.1a, HEX-5a.
+        HEX-3.1a, HEX-4.1a, HEX-5a. In words (§4.1): "Tokens inside the residual buffer are
+        maintained in full precision (fp16) until the block fills, at which point they are
+        compressed." $\operatorname{Attn}$ is that of §3.1.
 
     Reading:
         E-H9, E-H73: the weights that make the output are those that heavy hitters are chosen by;

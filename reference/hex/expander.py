@@ -60,7 +60,8 @@ def biregular_degrees(
             nearest feasible densities.
 
     Source:
-        HEX-3.2a, HEX-3.2d, HEX-Def2, HEX-Near.
+        HEX-3.2a, HEX-3.2d, HEX-Def2, HEX-Near. As printed (A.2); that a share gives the degrees is
+        read off Table 5, and `near` is ours (E-H2).
 
     Reading:
         E-H2, E-H26: 4.6875 % and 7.8125 % of 96 tokens are infeasible, though the paper uses
@@ -141,7 +142,8 @@ def random_expander(
         RuntimeError: a thousand draws did not find one.
 
     Source:
-        HEX-A.2a, HEX-A.3a, HEX-Near.
+        HEX-A.2a, HEX-A.3a, HEX-Near. As printed (§3.2, Def. 2); $\sigma_2(B)$ is the paper's
+        $\lambda_2$ (E-H4).
 
     Reading:
         E-H2, E-H3, E-H4: simple and connected after swaps, then filtered. E-H72: above half
@@ -214,7 +216,9 @@ def expander_mask(
         RuntimeError: a thousand draws found no Ramanujan graph.
 
     Source:
-        HEX-3.2a, HEX-A.2a, HEX-Near.
+        HEX-3.2a, HEX-A.2a, HEX-Near. In words (§3.2): "each token node in $V$ connects to exactly
+        $d_1$ channels, and each channel node in $U$ connects to exactly $d_2$ tokens". `near` and
+        `tile` are ours (E-H2, E-H5).
 
     Reading:
         E-H2, E-H5, E-H6: one graph for a prompt, whatever its length; one mask for keys and

@@ -53,7 +53,8 @@ def spectral_gap(
         $\sigma_1 - \sigma_2$.
 
     Source:
-        HEX-A.1a, HEX-Tab5.
+        HEX-A.1a, HEX-Tab5. As printed (A.1); the minimum of the two distances, and `two_sided`, are
+        ours (E-H32).
 
     Reading:
         E-H32: as printed, the second distance is the smaller one for two vertices alone, where
@@ -80,7 +81,7 @@ def vertex_expansion(
         The number of vertices outside $X$ with a neighbour in $X$, divided by $|X|$.
 
     Source:
-        HEX-Def1.
+        HEX-Def1. As printed (Def. 1).
     """
     outside = [v for v in range(len(adjacency)) if not subset[v]]
     boundary = [v for v in outside if bool((adjacency[v] & subset).any())]
@@ -101,7 +102,7 @@ def cheeger_constant(adjacency: Bool[Tensor, "vertices vertices"]) -> float:
         exactly where the graph is disconnected.
 
     Source:
-        HEX-Def1.
+        HEX-Def1. As printed (Def. 1).
     """
     half = len(adjacency) // 2
     return min(
@@ -126,7 +127,8 @@ def conductance(adjacency: Bool[Tensor, "vertices vertices"]) -> float:
         $\phi$, in [0, 1]. It is 0 for a graph without edges.
 
     Source:
-        HEX-Def1.
+        HEX-Def1. Ours: the constant of boundary edges, for the Cheeger inequalities with the
+        spectral gap (E-H30).
 
     Reading:
         E-H30: Definition 1 counts boundary vertices; the Cheeger inequalities with the spectral

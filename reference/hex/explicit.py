@@ -57,7 +57,8 @@ def lps_mask(prime: FromFive, modulus: FromFive) -> Bool[Tensor, "tokens channel
         column: a Ramanujan graph. Vertices stand in an order of our own; any other is as good.
 
     Source:
-        HEX-A.2b.
+        HEX-A.2b. From elsewhere: Lubotzky, Phillips and Sarnak; the paper names their construction
+        and does not define it.
     """
     return _edges(prime, modulus, _members(modulus, True), _members(modulus, False))
 
@@ -80,7 +81,8 @@ def lps_graph(prime: FromFive, modulus: FromFive) -> Bool[Tensor, "vertices vert
         vertices is as good as ours.
 
     Source:
-        HEX-A.2b.
+        HEX-A.2b. From elsewhere: Lubotzky, Phillips and Sarnak; the paper names their construction
+        and does not define it.
     """
     members = _members(modulus, True)
     return _edges(prime, modulus, members, members)

@@ -41,7 +41,8 @@ def lift(
         The mask of the covering graph. Degrees stay, and so do all singular values of the base.
 
     Source:
-        HEX-A.2c.
+        HEX-A.2c. From elsewhere: coverings of graphs; the paper names Ramanujan $r$-coverings and
+        does not define them.
     """
     tokens, channels = mask.shape
     sheets = permutations.shape[1]
@@ -71,7 +72,7 @@ def new_singular_value(
         The largest new singular value, 0 for a covering with one sheet.
 
     Source:
-        HEX-A.2c.
+        HEX-A.2c. Ours: the value that a covering of a Ramanujan graph must be tested for (E-H31).
     """
     lifted = lift(mask, permutations).double()
     sheets = permutations.shape[1]
@@ -106,7 +107,9 @@ def ramanujan_lift(
         RuntimeError: a thousand draws did not find one.
 
     Source:
-        HEX-A.2c.
+        HEX-A.2c. In words (A.2): "Ramanujan $r$-coverings involve creating larger Ramanujan graphs
+        from smaller ones through covering projections while preserving their expansion properties".
+        The bound is that of §3.2; to draw and test coverings is ours (E-H31).
 
     Reading:
         E-H31: the old eigenvalues of a covering are the base's, so only the new ones are tested.

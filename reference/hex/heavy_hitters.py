@@ -58,7 +58,8 @@ def attention_mass(
         ValueError: a logit is out of range.
 
     Source:
-        HEX-3.3a.
+        HEX-3.3a. As printed (§3.3); the weights by $L$, the choice of queries and `normalize` are
+        ours (E-H9).
 
     Reading:
         E-H9, E-H10: the weights are those the model used, over everything it attended, in
@@ -105,7 +106,8 @@ def heavy_hitter_mask(
         the earlier token is the heavier.
 
     Source:
-        HEX-3.3b.
+        HEX-3.3b. In words (§3.3): "our approach identifies the most important tokens globally".
+        Rounding, the order of ties and `outside_recent` are ours (E-H7, E-H8).
 
     Reading:
         E-H7, E-H8, E-H10: $k$ is rounded down, 1 of 96 at 2 %; a heavy hitter may be a recent
@@ -134,7 +136,7 @@ def recent_mask(tokens: Whole, recent: Whole) -> Bool[Tensor, " tokens"]:
         The mask, on the CPU: none of the tokens at $r = 0$.
 
     Source:
-        HEX-3.3c.
+        HEX-3.3c. In words (§3.3): "Retaining a small fixed window of the latest $r$ tokens".
     """
     return torch.arange(tokens) >= tokens - recent
 
@@ -159,7 +161,7 @@ def h2o_mask(
         The mask. It has $\lfloor \eta n \rfloor + r$ tokens a row, less those that are both.
 
     Source:
-        HEX-3.3d.
+        HEX-3.3d. As printed (§3.3); `outside_recent` is ours (E-H8).
 
     Reading:
         E-H8: a plain union, so that a token may be both.

@@ -53,7 +53,8 @@ def quantise(
         ValueError: a step or minimum overflows the precision it is stored in.
 
     Source:
-        HEX-3.4a.
+        HEX-3.4a. Corrected (E-H1, E-H15): printed "where $\Delta_g$ is the dynamic range of group
+        $g$" (§3.4), and no rule for a group of equal members.
 
     Reading:
         E-H1, E-H13, E-H15: the step is the range over $2^b - 1$, since the range itself would
@@ -83,7 +84,7 @@ def dequantise(
         exactly.
 
     Source:
-        HEX-3.4a.
+        HEX-3.4a. As printed (§3.4); the step is that of `quantise` (E-H1).
     """
     steps, minima = widen(steps), widen(minima)
     return codes.to(steps.dtype) * steps[..., None] + minima[..., None]
@@ -102,10 +103,14 @@ def kcvt(
 ]:
     r"""Quantise and restore a cache: a group is a channel of the keys, a token of the values.
 
-    $$\tilde K_{t,c} = \mathrm{round}\Bigl(\frac{K_{t,c} - \min_t K_{t,c}}{\Delta_c}\Bigr)
-      \Delta_c + \min_t K_{t,c}, \qquad
-      \tilde V_{t,c} = \mathrm{round}\Bigl(\frac{V_{t,c} - \min_c V_{t,c}}{\Delta_t}\Bigr)
-      \Delta_t + \min_c V_{t,c}$$
+    $$\begin{aligned}
+      \tilde K_{t,c} &= \mathrm{round}\Bigl(\frac{K_{t,c} - \min_t K_{t,c}}{\Delta_c}\Bigr)
+      \Delta_c + \min_t K_{t,c}, &
+      \Delta_c &= \frac{\max_t K_{t,c} - \min_t K_{t,c}}{2^b - 1} \\
+      \tilde V_{t,c} &= \mathrm{round}\Bigl(\frac{V_{t,c} - \min_c V_{t,c}}{\Delta_t}\Bigr)
+      \Delta_t + \min_c V_{t,c}, &
+      \Delta_t &= \frac{\max_c V_{t,c} - \min_c V_{t,c}}{2^b - 1}
+      \end{aligned}$$
 
     Args:
         keys: keys $K$.
@@ -123,7 +128,9 @@ def kcvt(
         ValueError: a step or minimum overflows the precision it is stored in.
 
     Source:
-        HEX-3.4b.
+        HEX-3.4b. Corrected (E-H1, E-H15): printed "where $\Delta_g$ is the dynamic range of group
+        $g$" (§3.4). The groups are there in words: "keys are quantized along the channel dimension
+        and values along the token dimension". How far they reach is ours (E-H14).
 
     Reading:
         E-H14: a channel's group runs over all tokens compressed together; whether a token's

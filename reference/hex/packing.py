@@ -39,7 +39,7 @@ def pack_bits(codes: UInt8[Tensor, "*rows length"], bits: Bits) -> Int32[Tensor,
         of 3 bits are exactly 9 words.
 
     Source:
-        HEX-3.4a.
+        HEX-3.4a. Ours: the paper does not say how codes are stored (E-H24).
 
     Reading:
         E-H24: the paper does not say how 3-bit codes are stored.
@@ -71,7 +71,7 @@ def unpack_bits(
         The codes $c$.
 
     Source:
-        HEX-3.4a.
+        HEX-3.4a. Ours: the paper does not say how codes are stored (E-H24).
 
     Reading:
         E-H24.

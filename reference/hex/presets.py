@@ -98,7 +98,9 @@ def hex_preset(name: Annotated[str, OneOf(tuple(PRESETS))]) -> HexConfig:
         The configuration. Rows of Table 4 are settings of one method, not methods.
 
     Source:
-        HEX-4.2b, HEX-Tab4.
+        HEX-4.2b, HEX-Tab4. In words (§4.2): "Unless otherwise stated, HEX uses 3.125% expander
+        sparsity, 2% heavy hitters, and a small recent window (8, 16 tokens)." $n_b$ is in §4.1;
+        §4.3 and Table 4 have other numbers for some rows.
 
     Reading:
         E-H2, E-H47: 4.6875 % and 7.8125 % exist for no 96-token block; these rows take the nearest

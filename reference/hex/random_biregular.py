@@ -48,7 +48,9 @@ def half_edge_pairing(
         channel may occur twice in a row: the pairing is a multigraph.
 
     Source:
-        HEX-A.2a.
+        HEX-A.2a. In words (A.2): "each vertex in the left and right partitions is assigned $d_1$
+        and $d_2$ half-edges respectively, and a uniform random perfect matching between half-edges
+        is drawn."
 
     Reading:
         E-H3: the pairing alone is not biregular as a mask of zeros and ones;
@@ -92,7 +94,8 @@ def double_edge_swaps(
             side there always is a swap to find.
 
     Source:
-        HEX-A.3a.
+        HEX-A.3a. In words (A.3): "fast duplicate elimination and localized double-edge swaps that
+        enforce simplicity and connectivity". Which edges swap is ours (E-H3).
 
     Reading:
         E-H3: swaps are needed for biregularity; the paper has them only as an optimisation.
@@ -151,7 +154,8 @@ def connecting_swaps(
         not before.
 
     Source:
-        HEX-A.3a.
+        HEX-A.3a. In words (A.3): "fast duplicate elimination and localized double-edge swaps that
+        enforce simplicity and connectivity". Which edges swap is ours (E-H3).
 
     Reading:
         E-H3: which edges swap is not said.
@@ -210,7 +214,8 @@ def biadjacency(
         The mask $B$. A repeated edge leaves one mark: the row then falls short of its degree.
 
     Source:
-        HEX-3.2a.
+        HEX-3.2a. In words (§3.2): "We view the cache matrix $K \in \mathbb{R}^{n \times d}$ as the
+        biadjacency of a bipartite graph $G = (U, V, E)$".
     """
     mask = torch.zeros(pairs.shape[0], channels, dtype=torch.bool, device=pairs.device)
     for token, row in enumerate(pairs.tolist()):

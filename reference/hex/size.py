@@ -73,7 +73,7 @@ def hex_bytes(cache: HexCache) -> HexBytes:
         originals, in oracle mode. Their sum, `total`, is what `stored_bytes` finds.
 
     Source:
-        HEX-4.2a.
+        HEX-4.2a. Ours: the paper prints sizes and does not say what they count (E-H20).
 
     Reading:
         E-H20: the paper does not say what its sizes count; this counts all that is stored. The
@@ -132,7 +132,7 @@ def hex_size(
         heavy hitter is a recent token too.
 
     Source:
-        HEX-4.2a.
+        HEX-4.2a. Ours: the paper prints sizes and does not say what they count (E-H20).
 
     Reading:
         E-H20.
@@ -181,7 +181,8 @@ def paper_size(
         A row for each size the paper prints of its own method, in percent of fp16.
 
     Source:
-        HEX-4.2a.
+        HEX-4.2a. In words (Table 1): "the average cache size relative to FP16". The prompts and
+        what is counted are ours (E-H20).
 
     Reading:
         E-H20, E-H14: neither the prompts nor what is counted are stated, so that the prompts are

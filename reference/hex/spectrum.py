@@ -25,7 +25,7 @@ def ramanujan_bound(token_degree: Positive, channel_degree: Positive) -> float:
         The bound; $2\sqrt{d - 1}$ where both degrees are $d$, as in the balanced definition.
 
     Source:
-        HEX-3.2b, HEX-Def2.
+        HEX-3.2b, HEX-Def2. As printed (§3.2, Def. 2).
     """
     return math.sqrt(token_degree - 1) + math.sqrt(channel_degree - 1)
 
@@ -43,7 +43,8 @@ def second_singular_value(mask: Bool[Tensor, "tokens channels"]) -> float:
         where a biregular graph falls apart.
 
     Source:
-        HEX-Def2, HEX-Tab5.
+        HEX-Def2, HEX-Tab5. In words (§3.2): "where $\lambda_2$ is the second-largest eigenvalue".
+        That it is a singular value of the mask is our reading (E-H4).
 
     Reading:
         E-H4: the eigenvalues of the definition are those of the bipartite adjacency matrix, so
@@ -69,7 +70,7 @@ def is_ramanujan(mask: Bool[Tensor, "tokens channels"]) -> bool:
         $\sigma_2$ is within the bound, up to rounding. Such a graph is connected.
 
     Source:
-        HEX-Def2, HEX-3.2b.
+        HEX-Def2, HEX-3.2b. As printed (Def. 2).
 
     Reading:
         E-H4: the balanced definition is the case $d_1 = d_2$ of the unbalanced one.

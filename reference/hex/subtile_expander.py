@@ -115,7 +115,7 @@ def subtile_permutations(
         The images of $0, \dots, w - 1$.
 
     Source:
-        HEX-Subtile.
+        HEX-Subtile. Ours: permutations that a kernel computes from four bytes.
     """
     shift = width.bit_length() // 2
     images = codes.new_zeros(*codes.shape, width)
@@ -143,7 +143,7 @@ def subtile_mask(
         token of every sub-tile.
 
     Source:
-        HEX-Subtile.
+        HEX-Subtile. Ours: masks that a kernel computes, with the degrees of the paper's masks.
     """
     heads, subtiles, width = permutations.shape
     share = width // subtile

@@ -66,7 +66,8 @@ def hubkv_select(
         ValueError: what `select` refuses.
 
     Source:
-        HubKV-1, HubKV-11, HubKV-13.
+        HubKV-1, HubKV-11, HubKV-13. In words (§3.3): "HubKV keeps the $B$ highest entries under
+        $\mathbf{z}$". Sinks and window are those of A.1 (E-U13).
 
     Reading:
         E-U13, E-U14: the same sinks and window for every base scorer; the window, not the
@@ -120,7 +121,8 @@ def hubkv_compress(
         ValueError: what `compress` refuses.
 
     Source:
-        HubKV-1, HubKV-11, HubKV-13.
+        HubKV-1, HubKV-11, HubKV-13. In words (§3.3): "KV pairs with the lowest calibrated scores
+        are evicted until the target compression ratio is reached".
 
     Reading:
         E-U13, E-U14: as in `hubkv_select`.

@@ -36,7 +36,7 @@ def coverage_weights(
         has fewer terms.
 
     Source:
-        HubKV-5, HubKV-Def1.
+        HubKV-5, HubKV-Def1. As printed (Eq. 5, Def. 1).
 
     Reading:
         E-U31: $Z_j = 0$ leaves the weight undefined and is refused.
@@ -68,7 +68,7 @@ def coverage(
         token alone is worth its score; nothing is worth 0.
 
     Source:
-        HubKV-4, HubKV-Def1.
+        HubKV-4, HubKV-Def1. As printed (Eq. 4, Def. 1).
 
     Reading:
         E-U30: the maximum over the empty set is 0.
@@ -92,7 +92,7 @@ def marginal_gain(
         It is 0 for the members of $S$, and the score of $k$ where $S$ is empty.
 
     Source:
-        HubKV-3.2a.
+        HubKV-3.2a. As printed (§3.2).
 
     Reading:
         E-U30: the maximum over the empty set is 0.
@@ -128,7 +128,8 @@ def overlap(
         where `weights` are. The hub overlaps itself fully, whatever its score above 0.
 
     Source:
-        HubKV-Prop2.
+        HubKV-Prop2. As printed (Prop. 2); that $s_i$ is the sum of its coverage follows from Prop.
+        1.
 
     Reading:
         E-U30: a token of score 0 covers nothing, so that 0/0 counts as no overlap.

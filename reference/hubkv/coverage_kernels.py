@@ -24,7 +24,8 @@ def window_kernel(
         places.
 
     Source:
-        HubKV-5.
+        HubKV-5. In words (§3.2): "a non-negative distance-based kernel (e.g., a window or Gaussian
+        kernel)".
     """
     return torch.tensor([float(distance <= radius) for distance in range(tokens)], dtype=dtype)
 
@@ -46,7 +47,8 @@ def gaussian_kernel(
         $\mathcal{K}(0)$ is 1.
 
     Source:
-        HubKV-5.
+        HubKV-5. In words (§3.2): "a non-negative distance-based kernel (e.g., a window or Gaussian
+        kernel)". The usual shape is our choice (E-U31).
 
     Reading:
         E-U31: the paper names a Gaussian kernel and leaves its shape open; this is the usual one.

@@ -26,7 +26,8 @@ def hub_mask(
         The hub mask $M$. On a plateau the lowest index is the hub.
 
     Source:
-        HubKV-6, HubKV-12.
+        HubKV-6, HubKV-12. As printed (Eq. 6); A.1 takes protected tokens out of the competition,
+        and ties go to the lowest index (E-U3, E-U6).
 
     Reading:
         E-U3, E-U4, E-U6: ties go to the lowest index; $k$ is a half-width; protected tokens are
@@ -60,7 +61,7 @@ def discount(
         The discounted scores $\tilde s$, bit for bit `scores` on hubs.
 
     Source:
-        HubKV-7.
+        HubKV-7. As printed (Eq. 7).
     """
     # never bool * float * s: a mask times a scalar is float32, and would promote half precision
     return torch.where(hubs, scores, gamma * scores)
@@ -87,7 +88,8 @@ def smd(
         The discounted scores $\tilde s$; protected tokens keep their raw score.
 
     Source:
-        HubKV-6, HubKV-7, HubKV-12.
+        HubKV-6, HubKV-7, HubKV-12. As printed (Eq. 6, 7), in one line; protected tokens are taken
+        out in A.1.
     """
     discounted = discount(scores, hub_mask(scores, radius, protected), gamma)
     return discounted if protected is None else torch.where(protected, scores, discounted)

@@ -30,7 +30,8 @@ def greedy(
         selection of a budget of $b$. Their utility is at least $1 - 1/e$ of the optimum.
 
     Source:
-        HubKV-Greedy.
+        HubKV-Greedy. In words (§3.1): "sequential greedy selection provides a useful theoretical
+        oracle". Ties are ours (E-U32).
 
     Reading:
         E-U32: equal gains go to the lowest index, and tokens are selected up to the budget also
@@ -67,7 +68,8 @@ def lazy_greedy(
         The positions of the selected tokens in the order picked, equal to those of `greedy`.
 
     Source:
-        HubKV-Greedy, HubKV-2.
+        HubKV-Greedy, HubKV-2. As printed (Eq. 2), which lets old gains bound new ones; the queue is
+        ours.
 
     Reading:
         E-U32: equal gains, summed in float64, go to the lowest index.

@@ -50,7 +50,8 @@ def head_budgets(
         take one place.
 
     Source:
-        HubKV-B.
+        HubKV-B. In words (B): "reallocating per-head budgets by waterfilling, entropy, selectivity,
+        or a hybrid score". The four rules are ours (E-U24).
 
     Reading:
         E-U24: the paper names the four rules and defines none. Weights are computed in float64 and

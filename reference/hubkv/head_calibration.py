@@ -30,7 +30,8 @@ def selectivity(
         head of equal scores, a head of zeros, and a head without content tokens.
 
     Source:
-        HubKV-8, HubKV-12.
+        HubKV-8, HubKV-12. As printed (Eq. 8); the deviation divides by the number of tokens, and
+        $\epsilon$ is ours (E-U7, E-U25).
 
     Reading:
         E-U7, E-U25: $\sigma$ is the population deviation (it divides by the number of content
@@ -77,7 +78,7 @@ def head_weights(
         equally selective all weigh 1, if the bounds admit it.
 
     Source:
-        HubKV-9.
+        HubKV-9. As printed (Eq. 9); where $\bar c_\ell$ is 0 the quotient is 1 (E-U9).
 
     Reading:
         E-U9: where no head of a layer is selective ($\bar c_\ell = 0$) the quotient is read as 1.
@@ -105,6 +106,6 @@ def calibrate(
         leaves its head bit for bit as it was.
 
     Source:
-        HubKV-9.
+        HubKV-9. As printed (Eq. 9).
     """
     return (widen(weights).unsqueeze(-1) * widen(scores)).to(scores.dtype)

@@ -35,7 +35,7 @@ def autocorrelation(
         gives 0 throughout.
 
     Source:
-        HubKV-Obs2.
+        HubKV-Obs2. As printed (I); the mean runs over the pairs there are (E-U21).
 
     Reading:
         E-U21: the mean runs over the $n - d$ pairs there are; for a constant sequence 0/0 counts
@@ -78,7 +78,8 @@ def distance_profile(
         of a token on itself.
 
     Source:
-        HubKV-I.
+        HubKV-I. In words (I): "We also store layer-wise distance profiles up to distance 128". What
+        a profile is, is ours (E-U33).
 
     Reading:
         E-U33: the paper stores such profiles and does not define them.
@@ -120,7 +121,7 @@ def attention_density(
         cuts out that of the content.
 
     Source:
-        HubKV-K.
+        HubKV-K. As printed (I).
 
     Reading:
         E-U47: weights are those of the whole softmax, and each query counts once.
@@ -165,7 +166,8 @@ def content_series(
         The values of the content, in order: of 2048 tokens 2004, or 1904 trimmed by 100.
 
     Source:
-        HubKV-K, HubKV-Obs1, HubKV-Obs2, HubKV-Obs3.
+        HubKV-K, HubKV-Obs1, HubKV-Obs2, HubKV-Obs3. In words (I): "trims the earliest 100 content
+        tokens to reduce prompt-prefix bias".
     """
     content = (~protected_mask(values.shape[-1], sinks, recent)).nonzero()[:, 0]
     return values.index_select(-1, content[trimmed:].to(values.device))

@@ -38,7 +38,8 @@ def nms(
         The suppressed scores $\hat s$, bit for bit `scores` at the local maxima.
 
     Source:
-        HubKV-Obs3.
+        HubKV-Obs3. In words (I): "Tokens that are local maxima keep their original importance
+        score, while non-maximal neighbors are multiplied by 0.3".
 
     Reading:
         E-U20: a preset of its own, not the method's radius 2 and factor 0.5; of a plateau, the

@@ -28,7 +28,7 @@ def gate(
         `corrected` at ratio 1.
 
     Source:
-        HubKV-10, HubKV-15.
+        HubKV-10, HubKV-15. As printed (Eq. 10).
     """
     strength = ratio**power
     mixed = (1 - strength) * widen(scores) + strength * widen(corrected)

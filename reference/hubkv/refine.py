@@ -59,7 +59,7 @@ def protected_mask(
         two stretches meet.
 
     Source:
-        HubKV-11.
+        HubKV-11. As printed (Eq. 11).
 
     Reading:
         E-U13, E-U14: the same defaults serve every base scorer; a mask that exceeds a budget is
@@ -110,7 +110,7 @@ def hubkv_refine(
         a protected token is for show: content can exceed it, so select by the mask.
 
     Source:
-        HubKV-11, HubKV-12, HubKV-13, HubKV-15.
+        HubKV-11, HubKV-12, HubKV-13, HubKV-15. As printed (Eq. 13).
 
     Reading:
         E-U1, E-U2, E-U8, E-U25: protected tokens read 1 as printed, which is not the maximum;
@@ -139,7 +139,7 @@ def shift_scores(scores: Finite[Tensor, "*heads tokens"]) -> Float[Tensor, "*hea
         The shifted scores $s'$, at least 0, in the dtype and the order of `scores`.
 
     Source:
-        HubKV-Prop3.
+        HubKV-Prop3. Ours: print has scores in [0, 1] (E-U8).
 
     Reading:
         E-U8: a step of ours, which gives base scorers with negative scores the premise

@@ -34,7 +34,9 @@ def segment_coverage(
         share of segments touched so far.
 
     Source:
-        HubKV-Obs1.
+        HubKV-Obs1. In words (I): "the marginal spatial gain is 1/64 if the selected token falls in
+        a segment not previously covered, and 0 otherwise". Widths are ours where they differ
+        (E-U21).
 
     Reading:
         E-U21, E-U46: where $m$ does not divide $n$, widths differ by one token; a new segment
@@ -68,7 +70,8 @@ def uniform_spread(tokens: Whole, picks: Whole) -> Int64[Tensor, "picks"]:
         The positions $o$ in rising order. Their gaps differ by at most one token.
 
     Source:
-        HubKV-I.
+        HubKV-I. In words (I): "places selected tokens evenly across the content sequence". Rounding
+        up is ours (E-U33).
 
     Reading:
         E-U33: rounding up puts one pick in each of $K$ segments; rounding down does not. Of
@@ -91,7 +94,7 @@ def random_order(tokens: Whole, seed: Seed) -> Int64[Tensor, "tokens"]:
         NumPy, whose legacy generator is frozen.
 
     Source:
-        HubKV-I.
+        HubKV-I. In words (I): "with a fixed random-order baseline".
 
     Reading:
         E-U33: the paper fixes an order and does not give it.

@@ -54,7 +54,8 @@ def retained_chains(
         Fractions are compared as counts: a token that moved from one head to another is unchanged.
 
     Source:
-        HubKV-D.
+        HubKV-D. In words (D): "we measured the fraction of layer/head positions in which that token
+        was retained". Spans are joined before the mean (E-U22).
 
     Reading:
         E-U22: the share counts tokens; spans of several examples are joined before the mean.

@@ -48,7 +48,8 @@ def ungated_refine(
         ratio 1.
 
     Source:
-        HubKV-B.
+        HubKV-B. In words (B): "applies the local hub discounting and head-wise calibration without
+        the compression-ratio gate".
     """
     content = widen(scores)
     if protected is not None:

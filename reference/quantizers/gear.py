@@ -83,7 +83,8 @@ def gear_compress(
         ValueError: a step or minimum overflows the precision it is stored in.
 
     Source:
-        HEX-GEAR.
+        HEX-GEAR. From elsewhere: Kang et al.; the paper names GEAR and does not define it (E-H39,
+        E-H40, E-H41, E-H71).
 
     Reading:
         E-H39, E-H40, E-H41, E-H71: the grid has $2^b$ levels with outliers as without; $\lfloor
@@ -108,7 +109,7 @@ def gear_reconstruct(
         The keys or values $\widehat X$, in the type of the stored factors.
 
     Source:
-        HEX-GEAR.
+        HEX-GEAR. From elsewhere: Kang et al.; the paper names GEAR and does not define it (E-H42).
 
     Reading:
         E-H42: the sum moves the outliers too, by $L$.

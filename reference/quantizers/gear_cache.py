@@ -73,7 +73,8 @@ def gear_prefill(
         ValueError: a step or minimum overflows the precision it is stored in.
 
     Source:
-        HEX-GEAR.
+        HEX-GEAR. From elsewhere: Kang et al.; the paper names GEAR and does not define it (E-H39,
+        E-H40, E-H41).
 
     Reading:
         E-H39, E-H40, E-H41.
@@ -117,7 +118,7 @@ def gear_append(
         ValueError: a step or minimum overflows the precision it is stored in.
 
     Source:
-        HEX-GEAR.
+        HEX-GEAR. From elsewhere: Kang et al.; the paper names GEAR and does not define it (E-H40).
 
     Reading:
         E-H40: at 2 % a block of 20 tokens has no outlier among the keys of a channel.
@@ -153,7 +154,7 @@ def gear_read(
         Keys and values of all tokens so far, those of the buffers exact.
 
     Source:
-        HEX-GEAR.
+        HEX-GEAR. From elsewhere: Kang et al.; the paper names GEAR and does not define it (E-H42).
 
     Reading:
         E-H42.

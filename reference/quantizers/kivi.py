@@ -79,7 +79,8 @@ def kivi_prefill(
         ValueError: a step or minimum overflows the precision it is stored in.
 
     Source:
-        HEX-KIVI.
+        HEX-KIVI. From elsewhere: Liu et al.; the paper names KIVI and does not define it (E-H37,
+        E-H38, E-H70).
 
     Reading:
         E-H37, E-H38, E-H70: whether codes are clamped before or after rounding makes no difference;
@@ -129,7 +130,7 @@ def kivi_append(
         ValueError: a step or minimum overflows the precision it is stored in.
 
     Source:
-        HEX-KIVI.
+        HEX-KIVI. From elsewhere: Liu et al.; the paper names KIVI and does not define it (E-H38).
 
     Reading:
         E-H38.
@@ -175,7 +176,7 @@ def kivi_read(
         Keys and values of all tokens so far, those of the buffers exact.
 
     Source:
-        HEX-KIVI.
+        HEX-KIVI. From elsewhere: Liu et al.; the paper names KIVI and does not define it.
     """
     dtype, width = cache.residual_keys.dtype, cache.residual_keys.shape[-1]
     codes = by_group(unpack_bits(cache.key_words, cache.bits, cache.residual), cache.group)

@@ -43,7 +43,8 @@ def low_rank(
         with the rank.
 
     Source:
-        HEX-GEAR.
+        HEX-GEAR. From elsewhere: Kang et al.; the paper names GEAR's low-rank correction and does
+        not define it (E-H43).
 
     Reading:
         E-H43: the block is drawn evenly from [−1, 1), the same for every matrix; `orth` keeps the

@@ -25,7 +25,8 @@ def outlier_mask(
         The mask: exactly $2k$ members a row. Among equals the earlier count as the larger.
 
     Source:
-        HEX-GEAR.
+        HEX-GEAR. From elsewhere: Kang et al.; the paper names GEAR's sparse outliers and does not
+        define them (E-H40, E-H71).
 
     Reading:
         E-H40, E-H71: $k$ is rounded down at each end; both ends are those of one order, so that no

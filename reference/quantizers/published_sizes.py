@@ -28,7 +28,7 @@ def kivi_share(bits: Bits, group: Positive, residual: Whole, tokens: Positive) -
         one decimal, what the paper prints for KIVI.
 
     Source:
-        HEX-KIVI.
+        HEX-KIVI. Ours: a formula that gives KIVI's printed sizes to one decimal (E-H21).
 
     Reading:
         E-H21.
@@ -61,7 +61,8 @@ def quantizer_sizes(
         GEAR of 4 bits with 2 % outliers and rank 4.
 
     Source:
-        HEX-KIVI, HEX-GEAR.
+        HEX-KIVI, HEX-GEAR. In words (Table 1): "the average cache size relative to FP16". The
+        prompts and what is counted are ours (E-H21, E-H44).
 
     Reading:
         E-H21, E-H44: neither system's published sizes count all that is stored.

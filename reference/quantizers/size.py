@@ -48,7 +48,8 @@ def quantizer_bytes(cache: KiviCache | GearCache) -> QuantizerBytes:
         finds.
 
     Source:
-        HEX-KIVI, HEX-GEAR.
+        HEX-KIVI, HEX-GEAR. Ours: the paper prints sizes and does not say what they count (E-H20,
+        E-H44).
 
     Reading:
         E-H20, E-H44: everything stored is counted, the places of outliers included.
@@ -81,9 +82,10 @@ def kivi_size(
 
     $$4 d \frac{n_K}{R} \Bigl\lceil \frac{bR}{32} \Bigr\rceil
       + 4 H n_V \Bigl\lceil \frac{b w}{32} \Bigr\rceil
-      + \frac{2 e\, d}{g} (n_K + n_V) + e\, d\, (2n - n_K - n_V)$$
+      + \frac{2 e_s\, d}{g} (n_K + n_V) + e\, d\, (2n - n_K - n_V)$$
 
-    Code planes, scales and tokens in full precision, with $d = H w$ channels at $e$ bytes a number.
+    Code planes, scales and tokens in full precision, with $d = H w$ channels. A number has $e$
+    bytes, a scale $e_s$.
 
     Args:
         tokens: length $n$ of the prompt.
@@ -98,7 +100,7 @@ def kivi_size(
         Bytes by part, for one sequence and one layer: what `quantizer_bytes` counts.
 
     Source:
-        HEX-KIVI.
+        HEX-KIVI. Ours: the paper prints sizes and does not say what they count (E-H20).
     """
     keys, values = tokens // residual * residual, max(0, tokens - residual)
     channels, element, scale = kv_heads * width, dtype.itemsize, scale_dtype(dtype, None)
@@ -125,11 +127,11 @@ def gear_size(
     r"""Say beforehand what a prompt weighs in GEAR's cache.
 
     $$4 d \Bigl\lceil \frac{bn}{32} \Bigr\rceil + 4 n \Bigl\lceil \frac{bd}{32} \Bigr\rceil
-      + 2 e\, (d + n) + 2 (e + 2) \Bigl(d \Bigl\lfloor \frac{sn}{2} \Bigr\rfloor
+      + 2 e_s\, (d + n) + 2 (e + 2) \Bigl(d \Bigl\lfloor \frac{sn}{2} \Bigr\rfloor
       + n \Bigl\lfloor \frac{sd}{2} \Bigr\rfloor\Bigr) + 2 e H r\, (n + w)$$
 
-    Code planes, scales, outliers with places of two bytes, and factors, with $d = H w$ channels at
-    $e$ bytes a number.
+    Code planes, scales, outliers with places of two bytes, and factors, with $d = H w$ channels. A
+    number has $e$ bytes, a scale $e_s$. A prompt without tokens has no scales.
 
     Args:
         tokens: length $n$ of the prompt.
@@ -145,7 +147,7 @@ def gear_size(
         more than 32 768 members needs places of four bytes.
 
     Source:
-        HEX-GEAR.
+        HEX-GEAR. Ours: the paper prints sizes and does not say what they count (E-H20, E-H44).
 
     Reading:
         E-H44.

@@ -55,7 +55,8 @@ def cake(
         ValueError: `gamma` leads to scores that are infinite.
 
     Source:
-        GraphKV-CAKE.
+        GraphKV-CAKE. From elsewhere: Qin et al.; the paper names CAKE and does not define it
+        (E-G40).
 
     Reading:
         C3, C4, E-G40, E-G71: weights over all that a query sees, not normalised again; the
@@ -112,7 +113,8 @@ def cake_preference(
         ValueError: `tau1` or `tau2` is so small that the result is infinite.
 
     Source:
-        GraphKV-CAKE.
+        GraphKV-CAKE. From elsewhere: Qin et al.; the paper names CAKE and does not define it
+        (E-G40, E-G41).
 
     Reading:
         E-G40, E-G41: computed in float64 and rounded once, because entropy and variance cancel;

@@ -52,7 +52,8 @@ def expected_attention(
         unbounded, and 0 at the sinks.
 
     Source:
-        HubKV-ExpectedAttention.
+        HubKV-ExpectedAttention. From elsewhere: Devoto et al.; the paper names expected attention
+        and does not define it (E-U42).
 
     Reading:
         C3, C4, E-U42: the sinks are protected by the mask and not by the largest score.

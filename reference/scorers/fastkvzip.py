@@ -82,7 +82,8 @@ def fastkvzip(
         No token's score depends on another's.
 
     Source:
-        HubKV-FastKVzip.
+        HubKV-FastKVzip. From elsewhere: Kim et al.; the paper names FastKVzip and does not define
+        it (E-U44).
 
     Reading:
         C3, C4, E-U44: $b$ is added once, while training as well.
@@ -126,7 +127,8 @@ def fastkvzip_loss(
         is 0 or 1.
 
     Source:
-        HubKV-FastKVzip.
+        HubKV-FastKVzip. From elsewhere: Kim et al.; the paper names FastKVzip and does not define
+        it (E-U44).
 
     Reading:
         E-U44: logarithms below $-100$ count as $-100$, so that a saturated gate has a finite loss.

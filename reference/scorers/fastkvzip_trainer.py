@@ -128,7 +128,8 @@ def train_fastkvzip(
         those a `FastKVzipGate` starts with.
 
     Source:
-        HubKV-FastKVzip.
+        HubKV-FastKVzip. From elsewhere: Kim et al.; the paper names FastKVzip and does not define
+        it (E-U44, E-U60).
 
     Reading:
         E-U44, E-U60: the bias enters the scores once, as it does afterwards; no token is held out;

@@ -56,7 +56,8 @@ def h2o_mass(
         each head adds 1 in all.
 
     Source:
-        GraphKV-H2O.
+        GraphKV-H2O. From elsewhere: Zhang et al.; the paper names H2O as cumulative attention and
+        does not define it (E-G30).
 
     Reading:
         C3, C4, E-G30: softmax in float32, summed over the query heads of a key head; no column
@@ -110,7 +111,8 @@ def h2o(
         `retain` with `keep` then takes the heavy hitters from outside the recent tokens.
 
     Source:
-        GraphKV-H2O.
+        GraphKV-H2O. From elsewhere: Zhang et al.; the paper names H2O and does not define it
+        (E-G30).
 
     Reading:
         C3, E-G30: half of the budget is recent, and heavy hitters are the others.

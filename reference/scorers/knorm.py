@@ -33,7 +33,8 @@ def knorm(
         `shift` compares them.
 
     Source:
-        GraphKV-KNorm.
+        GraphKV-KNorm. From elsewhere: Devoto et al.; the paper names KNorm as the $L_2$ norm of
+        keys, without the sign (E-G5).
 
     Reading:
         C3, E-G5: negative scores as published; what must not be negative takes `shift`, whose

@@ -63,7 +63,8 @@ def kvzip_chunk(
         the other, give what all of them give at once.
 
     Source:
-        HubKV-KVzip.
+        HubKV-KVzip. From elsewhere: Kim et al.; the paper names KVzip and does not define it
+        (E-U43).
 
     Reading:
         C3, C4, E-U43: the repeat input shares the softmax, so that chunks are part of the
@@ -162,7 +163,8 @@ def kvzip(
         the sinks, which belong to no chunk.
 
     Source:
-        HubKV-KVzip.
+        HubKV-KVzip. From elsewhere: Kim et al.; the paper names KVzip and does not define it
+        (E-U43).
 
     Reading:
         C3, C4, E-U13, E-U43: the chunk is part of the definition; recent tokens are protected as

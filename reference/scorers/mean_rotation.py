@@ -29,7 +29,8 @@ def mean_rotation(
         Channel $i$ of the first half turns with channel $i$ of the second.
 
     Source:
-        HubKV-ExpectedAttention.
+        HubKV-ExpectedAttention. From elsewhere: Devoto et al.; the paper names expected attention
+        and does not define it (E-U41).
 
     Reading:
         E-U41: the convention of Llama, halves and not neighbours. Angles are computed in float64.

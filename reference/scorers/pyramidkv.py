@@ -45,7 +45,8 @@ def pyramidkv_budgets(
         (L - 1)\bigr)$.
 
     Source:
-        GraphKV-PyramidKV.
+        GraphKV-PyramidKV. From elsewhere: Cai et al.; the paper names PyramidKV and does not define
+        it (E-G32).
 
     Reading:
         E-G32, E-G60: the rounded step overspends, and short prompts have no pyramid; one layer

@@ -57,7 +57,8 @@ def query_statistics(
         `skipped` says how many sinks have been left out.
 
     Source:
-        HubKV-ExpectedAttention.
+        HubKV-ExpectedAttention. From elsewhere: Devoto et al.; the paper names expected attention
+        and does not define it (E-U41).
 
     Reading:
         C3, E-U41: the covariance divides by the number of queries.

@@ -54,7 +54,8 @@ def snapkv(
         window, which is protected. A row of at most $W$ real tokens is protected as a whole.
 
     Source:
-        GraphKV-SnapKV.
+        GraphKV-SnapKV. From elsewhere: Li et al.; the paper names SnapKV and does not define it
+        (E-G31).
 
     Reading:
         C3, C4, E-G31: weights over all that a query sees, the window included, and not

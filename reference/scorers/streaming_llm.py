@@ -31,7 +31,8 @@ def streaming_llm(
         `retain` with a budget $B$ keeps the first $a$ and the last $B - a$ tokens.
 
     Source:
-        HubKV-StreamingLLM.
+        HubKV-StreamingLLM. From elsewhere: Xiao et al.; the paper names StreamingLLM and does not
+        define it (E-U40).
 
     Reading:
         E-U40: the system ranks nothing; any score that grows with the position keeps its set.

@@ -25,6 +25,10 @@ FILES = [
     and not path.name.startswith("_")
 ]
 SHOWN = re.compile(r"^(?:::: |<!-- function )reference\.([\w.]+)(?: -->)?$", re.MULTILINE)
+MARK = re.compile(
+    r"\. (As printed \((Eq|§|Def|Alg|Prop|Thm|Tab|App|[A-Z]\b)|In words \(.*\"|Corrected \(E-"
+    r"|From elsewhere: |Ours[:.,])"
+)
 ERRATUM = re.compile(r"\bE-[A-Z]\d+\b")
 
 
@@ -47,6 +51,16 @@ def laws_of(file: Path) -> list[Path]:
 def test_a_function_states_each_equation():
     silent = set(of_kind("code")) - index.cited_by_code().keys()
     assert not silent, "no public docstring cites them under `Source:`"
+
+
+def test_a_docstring_says_whether_its_formula_is_printed():
+    unmarked = []
+    for name in reference.__all__:
+        text = getdoc(getattr(reference, name)) or ""
+        said = text.partition("Source:\n")[2].partition("Reading:\n")[0]
+        if "$$" in text and not MARK.search(" ".join(said.split())):
+            unmarked.append(name)
+    assert not unmarked, "behind the ids under `Source:`"
 
 
 def test_a_law_or_a_vector_checks_each_equation():
