@@ -397,6 +397,7 @@ def test_an_interactive_page_shows_what_the_reference_computes(page, address, pa
     for _ in range(times):
         page.keyboard.press("ArrowRight")
     agrees(**reached)
+    tried = {}
     attempts = re.findall(r'data-set="([^"]+)"', (DOCS / paper / "move.md").read_text())
     for text, button in zip(attempts, page.locator(".move-try").all(), strict=True):
         button.click()

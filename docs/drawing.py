@@ -125,10 +125,10 @@ def above(axes: Axes, columns: int) -> None:
     axes.legend(ncols=columns, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.1)
 
 
-def legend(axes: Axes, meanings: Mapping[str, str]) -> None:
+def legend(meanings: Mapping[str, str]) -> None:
     """Write what each colour means above the picture."""
     patches = [Patch(facecolor=face, edgecolor=INK, label=text) for text, face in meanings.items()]
-    axes.figure.legend(handles=patches, ncols=len(patches), loc="outside upper right")
+    plt.gcf().legend(handles=patches, ncols=len(patches), loc="outside upper right")
 
 
 def under(axes: Axes, words: Sequence[str]) -> None:

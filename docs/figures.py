@@ -87,8 +87,7 @@ def spectrum(axes: Axes) -> None:
         values = torch.linalg.svdvals(mask.double())
         values = values[values > 2**-20]
         places = range(1, len(values) + 1)
-        how = dict(markersize=3, color=colour, label=label, rasterized=True)
-        axes.plot(places, values, ".", **how)
+        axes.plot(places, values, ".", markersize=3, color=colour, label=label, rasterized=True)
     bound = kv.ramanujan_bound(32, 30)
     axes.axhline(bound, color=INK, linewidth=1, linestyle="--", label="Ramanujan bound")
     axes.set(xlabel="singular value, largest first", ylabel="size", xscale="log", ylim=(0, 34))

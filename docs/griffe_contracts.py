@@ -48,7 +48,9 @@ def called(function: Function, seen: set[str]) -> Iterator[Function]:
     body = "\n".join(function.source.splitlines()[first - (function.lineno or 0) + 1 :])
     for name in re.findall(r"\b(\w+)\(", body):
         other = function.module.functions.get(name)
-        if other and name not in seen and "contract" not in other.extra:
+        if other is None or other.is_alias or "contract" in other.extra:
+            continue
+        if name not in seen:
             seen.add(name)
             yield other
             yield from called(other, seen)

@@ -44,7 +44,7 @@ def hubkv_window(axes: Axes, walk: SimpleNamespace) -> Told:
         said = "highest of its window: a hub" if hubs[at] else "“key” is higher: no hub"
         axes.annotate(said, (at + 2.7, height), va="center", color=colour, fontsize=9)
     axes.set(ylabel="score", xlim=(-0.7, len(scores) + 1.5))
-    legend(axes, {"hub": STRONG, "discounted": WEAK, "protected": INK})
+    legend({"hub": STRONG, "discounted": WEAK, "protected": INK})
     drawing.under(axes, walk.words)
     return (
         f"Scores of the walk's first head. Lines show how far a word looks, two places to either "
@@ -88,7 +88,7 @@ def hubkv_ratios(axes: Axes, walk: SimpleNamespace) -> Told:
     axes.axvline(crossing, color=INK, linewidth=1, linestyle=":")
     axes.set(xlabel="share of the cache removed, r", ylabel="refined score", xlim=(0, 1.1))
     axes.set(ylim=(0, None))
-    legend(axes, {"hub": STRONG, "discounted": WEAK})
+    legend({"hub": STRONG, "discounted": WEAK})
     return (
         "Refined scores of four words of the walk against the ratio. The hubs “key”, “door” and "
         f"“cat” rise a little with their head's weight, “red” falls. “cat” passes “red” at a ratio "
@@ -152,7 +152,7 @@ def graphkv_angles(axes: Axes, walk: SimpleNamespace) -> Told:
         said.append(f"“{walk.words[at]}” {cosines[at]:.2f}")
     axes.set(xlabel="praise", ylabel="what is praised", xlim=(-3.2, 4.2), ylim=(-0.2, 3.1))
     axes.set_aspect("equal")
-    legend(axes, {"source": STRONG, "neighbour": WEAK, "other": INK})
+    legend({"source": STRONG, "neighbour": WEAK, "other": INK})
     return (
         f"Keys of the walk's first head as arrows from the origin, each with the cosine of its "
         f"angle to the source “{walk.words[source]}”: {', '.join(said)}.",
@@ -181,7 +181,7 @@ def graphkv_frames(axes: Axes, page: SimpleNamespace) -> Told:
             end, start = ((x + 1, float(page.scores[x])) for x in (target, source))
             part.annotate("", end, start, arrowprops=arrow)
         said.append(f"{title}, tokens 3, 5 and 6 have {numbers(scores[hit].tolist())}")
-    legend(part, {"source": STRONG, "neighbour": WEAK, "other": INK, "score before": "#d3d6d8"})
+    legend({"source": STRONG, "neighbour": WEAK, "other": INK, "score before": "#d3d6d8"})
     return (
         f"Scores of seven tokens in three frames. Tokens 4 and 7 send signals: {'; '.join(said)}.",
         "Sources keep their score. Token 6 is a neighbour of both and loses most. Every round "
@@ -204,7 +204,7 @@ def graphkv_plane(axes: Axes, walk: SimpleNamespace) -> Told:
                 part.annotate(walk.words[at], (x, y), color=colour, **at_side)
         part.set_title(f"kept by {name}")
         part.set(xlabel="praise", xlim=(-2.9, 4.9), ylim=(-0.3, 3.1))
-    legend(part, KEPT)
+    legend(KEPT)
     return (
         f"Keys of the walk's first head, filled if kept. Top-K: {listed(walk.words, walk.plain)}. "
         f"GraphKV: {listed(walk.words, walk.kept[0])}.",
@@ -230,7 +230,7 @@ def hex_bipartite(axes: Axes, walk: SimpleNamespace) -> Told:
         axes.annotate(str(at + 1), (at, -0.18), ha="center", color=INK)
     axes.set(ylim=(-0.25, 1.22), xlim=(-0.6, 7.6), xticks=())
     drawing.two_levels(axes)
-    legend(axes, {f"of “{words[chosen]}”": STRONG, "two steps away": WEAK, "the rest": INK})
+    legend({f"of “{words[chosen]}”": STRONG, "two steps away": WEAK, "the rest": INK})
     own = [channel + 1 for channel in mask[chosen].nonzero().flatten().tolist()]
     others = int(shared.sum()) - 1
     return (
@@ -277,7 +277,7 @@ def hex_row(axes: Axes, walk: SimpleNamespace) -> Told:
     drawing.tiles(axes, columns, rows, (waits, marks, reads), weight="bold")
     axes.set_xticks(range(8), columns, rotation=0, ha="center")
     axes.set(xlabel="channel")
-    legend(axes, {"waits": INK, "kept": STRONG, "coded": WEAK})
+    legend({"waits": INK, "kept": STRONG, "coded": WEAK})
     return (
         f"The key of “{walk.words[chosen]}”, eight channels, in three rows. Waiting in the buffer: "
         f"{', '.join(waits)}. Stored, # for a code: {', '.join(marks)}. Read: {', '.join(reads)}.",
@@ -303,7 +303,7 @@ def hex_grids(axes: Axes, walk: SimpleNamespace) -> Told:
         said.append(f"{name}: steps of {step:.2f}")
     axes.set_yticks(range(2), [text.replace(": ", ",\n") for text in said])
     axes.set(ylim=(1.5, -0.6), xlabel="key of one channel")
-    legend(axes, {"kept": STRONG, "coded": WEAK, "values of the codes": INK})
+    legend({"kept": STRONG, "coded": WEAK, "values of the codes": INK})
     return (
         f"One channel of the walk's keys above a grid of eight codes; {'; '.join(said)}. Orange "
         "keys move to the nearest code, green ones stay.",
@@ -327,7 +327,7 @@ def hex_mass(axes: Axes, walk: SimpleNamespace) -> Told:
         word.label1.set_color(colour)
     axes.set(ylabel="attention mass")
     axes.legend()
-    legend(axes, {"heavy hitter": STRONG, "recent": INK, "neither": WEAK})
+    legend({"heavy hitter": STRONG, "recent": INK, "neither": WEAK})
     return (
         f"Attention mass of eight words: {most(words, walk.mass, 8)}. Heavy: "
         f"{listed(words, heavy)}; recent: {listed(words, recent)}. Under even attention it falls "
@@ -347,7 +347,7 @@ def hex_bits(axes: Axes, page: SimpleNamespace) -> Told:
     drawing.tiles(axes, places, rows, (bits[:32], bits[32:]), size=8)
     axes.set_xticks(range(0, 32, 3), places[::3], rotation=0, ha="center")
     axes.set(xlabel="bit of the word, lowest first")
-    legend(axes, {"a code": STRONG, "the next code": INK, "a code in both words": WEAK})
+    legend({"a code": STRONG, "the next code": INK, "a code in both words": WEAK})
     return (
         f"Twelve codes of three bits in two words of 32: {page.codes.tolist()}. Code 10 has two "
         "bits in the first word and one in the second.",

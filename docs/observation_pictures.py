@@ -110,7 +110,7 @@ def hubkv_chains(axes: Axes, page: SimpleNamespace) -> Told:
             said.append(f"{label}: {mask[head].nonzero().flatten().tolist()}")
     columns = [f"{at}{' in span' if on else ''}" for at, on in enumerate(page.span.tolist())]
     drawing.tiles(axes, columns, rows)
-    legend(axes, {"kept, in the span": STRONG, "kept, elsewhere": INK})
+    legend({"kept, in the span": STRONG, "kept, elsewhere": INK})
     return (
         f"Tokens that two heads keep, those of the span 1 to 3 in green. {'; '.join(said)}.",
         "Discounting evicts token 3 of the span in both heads, and keeps token 5 in its place.",
@@ -167,7 +167,7 @@ def graphkv_needles(axes: Axes, page: SimpleNamespace) -> Told:
         rows[f"depth {depth}"] = [WEAK if token >= 700 else INK for token in text.tolist()]
     drawing.tiles(axes, [str(at) for at in range(10)], rows)
     axes.set(xlabel="token of the input")
-    legend(axes, {"needle": WEAK, "haystack": INK})
+    legend({"needle": WEAK, "haystack": INK})
     return (
         "Inputs of ten tokens with a needle of two, in orange, at depths from 0 to 1.",
         "The depth moves the needle from the start of the input to its end. The length of the "
@@ -209,7 +209,7 @@ def hex_pairing(axes: Axes, _walk: SimpleNamespace) -> Told:
         drawing.tiles(part, [str(channel) for channel in range(8)], shades)
         part.set(title=name, xlabel="channel")
         repeated.append(int((counts > 1).sum()))
-    legend(part, {"one edge": STRONG, "two edges": WEAK})
+    legend({"one edge": STRONG, "two edges": WEAK})
     return (
         f"Eight tokens by eight channels, three half-edges each. Repeated edges, in orange: "
         f"{repeated[0]} after the pairing, {repeated[1]} after the swaps.",
@@ -253,7 +253,7 @@ def hex_pieces(axes: Axes, page: SimpleNamespace) -> Told:
         axes.plot([token, channel], [1, 0], "-o", color=colour, linewidth=2)
     axes.set(ylim=(-0.1, 1.1), xlabel="number", xticks=range(4))
     drawing.two_levels(axes)
-    legend(axes, {"first piece": STRONG, "second piece": WEAK})
+    legend({"first piece": STRONG, "second piece": WEAK})
     values = torch.linalg.svdvals(page.mask.double())
     return (
         f"Four tokens above, four channels below, in two pieces that no edge joins. Singular "

@@ -35,7 +35,7 @@ def kivi_groups(axes: Axes, _: SimpleNamespace) -> Told:
         drawing.tiles(here, [str(token) for token in range(tokens)], rows)
         here.set(title=name, xlabel="token", ylabel="channel")
         here.tick_params(axis="x", rotation=0)
-    legend(here, {"a group": WEAK, "the next group": NEXT, "waits": INK})
+    legend({"a group": WEAK, "the next group": NEXT, "waits": INK})
     return (
         "Ten tokens of six channels. A group of keys is four tokens of one channel, a group of "
         "values three channels of one token. The last two tokens wait.",
@@ -51,7 +51,7 @@ def gear_outliers(axes: Axes, page: SimpleNamespace) -> Told:
     axes.axhline(0, color=INK, linewidth=0.8)
     axes.set_xticks(range(len(page.row)), [f"{x:g}" for x in page.row.tolist()])
     axes.set(ylabel="member", xlabel="the row")
-    legend(axes, {"stored apart": STRONG, "coded": WEAK})
+    legend({"stored apart": STRONG, "coded": WEAK})
     span = page.row[~apart]
     return (
         f"Six members of a row; set apart are {numbers(page.row[apart].tolist(), 'g')}.",
@@ -103,7 +103,7 @@ def gear_blocks(axes: Axes, page: SimpleNamespace) -> Told:
         drawing.centred(axes, label, start + tokens / 2, 0, color="white")
         start += tokens
     axes.set(xlabel="token", xlim=(0, start), yticks=[])
-    legend(axes, {"compressed block": WEAK, "waits": INK})
+    legend({"compressed block": WEAK, "waits": INK})
     return (
         f"A prompt of 100 tokens, blocks of 20 decoded ones, and {waiting} that wait.",
         "The prompt is one block with a correction of rank 4. Every 20 decoded tokens are a block "

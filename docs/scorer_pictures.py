@@ -99,7 +99,7 @@ def register(name: str) -> None:
         axes.bar(range(len(scores)), scores, color=shades)
         if name == "fastkvzip":
             axes.plot(range(len(scores)), kvzip(walk)[0], "o", color=INK, fillstyle="none")
-        legend(axes, KEPT | {"evicted": WEAK})
+        legend(KEPT | {"evicted": WEAK})
         drawing.under(axes, walk.words)
         for label, shade in zip(axes.get_xticklabels(), shades, strict=True):
             label.set_color(shade)
@@ -127,7 +127,7 @@ def scorers_kept(axes: Axes, walk: SimpleNamespace) -> Told:
         rows[title] = drawing.kept_colours(kept, protected)
         said.append(f"{title}: {listed(walk.words, kept)}")
     drawing.tiles(axes, walk.words, rows)
-    legend(axes, KEPT)
+    legend(KEPT)
     return (
         f"The five of 14 words that each scorer keeps, protected ones in grey. {'; '.join(said)}.",
         "With the same text and the same budget the scorers keep different words. Most of them "

@@ -66,7 +66,7 @@ def retained(axes: Axes, walk: SimpleNamespace, rows: Mapping[str, torch.Tensor]
     """Draw which words each row keeps; the protected ones are those of the first head."""
     shown = {name: drawing.kept_colours(mask, walk.protected[0]) for name, mask in rows.items()}
     drawing.tiles(axes, walk.words, shown)
-    legend(axes, KEPT)
+    legend(KEPT)
     said = "; ".join(f"{name}: {listed(walk.words, mask)}" for name, mask in rows.items())
     return f"What is kept, protected words in grey. {said}."
 
@@ -76,7 +76,7 @@ def stored(axes: Axes, heads: Sequence[Sequence[str]], how: str) -> str:
     words = [word for head in heads for word in head]
     shades = [colour for head, colour in zip(heads, HEADS, strict=True) for _ in head]
     drawing.tiles(axes, words, {"entries": shades})
-    legend(axes, {"first head": BLUE, "second head": PINK})
+    legend({"first head": BLUE, "second head": PINK})
     said = "; ".join(f"head {at}: {', '.join(head)}" for at, head in enumerate(heads, 1))
     return f"{how}: {said}."
 
@@ -243,7 +243,7 @@ def graphkv_walk_graph(axes: Axes, walk: SimpleNamespace) -> Told:
     axes.axvline(0, color=INK, linewidth=0.5)
     axes.margins(0.12)
     axes.set(xlabel="praise", ylabel="what is praised")
-    legend(axes, {"source": STRONG, "neighbour, and its edge": WEAK, "other": INK})
+    legend({"source": STRONG, "neighbour, and its edge": WEAK, "other": INK})
     return (
         f"Keys of the first head. The source is “{walk.words[source]}”, its neighbours "
         f"{' and '.join(said)}.",
@@ -323,7 +323,7 @@ def hex_walk_retain(axes: Axes, walk: SimpleNamespace) -> Told:
         said.append(f"“{word}” {'all' if whole else channels}")
     drawing.tiles(axes, [str(channel) for channel in range(1, 1 + walk.expander.shape[1])], rows)
     axes.set(xlabel="channel")
-    legend(axes, {"kept": STRONG, "becomes a code": WEAK})
+    legend({"kept": STRONG, "becomes a code": WEAK})
     return (
         "What is kept of each word: whole rows by the heavy-hitter and recent masks, the other "
         f"entries by the expander. Channels: {'; '.join(said)}.",
@@ -370,7 +370,7 @@ def hex_walk_stream(axes: Axes, walk: SimpleNamespace) -> Told:
         lengths = " and ".join(map(str, blocks))
         said.append(f"{name}: compressed blocks of {lengths} words, {waiting} words waiting")
     drawing.tiles(axes, walk.words, rows, texts, weight="bold")
-    legend(axes, {"compressed, with the number of its block": WEAK, "waits": INK})
+    legend({"compressed, with the number of its block": WEAK, "waits": INK})
     return (
         f"{'; '.join(said)}.",
         f"Words wait in full precision until they fill a block of {walk.config.block}. The block "

@@ -76,8 +76,9 @@ def graphkv_select(
         ValueError: what `select` refuses.
 
     Source:
-        GraphKV-4.1, GraphKV-6.1, GraphKV-6.2. As printed (§4.1, §6.2); the length counts in
-        thousands and is rounded down (E-G8).
+        GraphKV-4.1, GraphKV-6.1, GraphKV-6.2. In words (§4.3, §6.2): "determine the final $k_l$
+        tokens", "the minimum between a predefined value and the query length". The length counts in
+        thousands (Fig. 5); rounding down is ours (E-G8).
 
     Reading:
         E-G7, E-G8, E-G11: sources are a share of the layer's own budget; neighbours by thousands
@@ -130,7 +131,9 @@ def graphkv_compress(
         ValueError: what `compress` refuses.
 
     Source:
-        GraphKV-4.1, GraphKV-6.1, GraphKV-6.2. As printed (§4.1).
+        GraphKV-4.1, GraphKV-6.1, GraphKV-6.2. In words (§4.1): "identify compressed sub-matrices
+        $\mathbf{K}_s^l, \mathbf{V}_s^l \in \mathbb{R}^{k_l \times d}$". With `per_head` each head
+        has rows of its own (E-G11).
 
     Reading:
         E-G7, E-G8, E-G11: as in `graphkv_select`.

@@ -132,8 +132,8 @@ def edges(
         The edge of a source to itself is there as well; `neighbours` leaves it out.
 
     Source:
-        GraphKV-1, GraphKV-Alg1, GraphKV-7.1. As printed (Eq. 1); `clamp` and the other kinds are
-        ours (E-G4, E-G17), a vector of length 0 has edges 0 (E-G19).
+        GraphKV-1, GraphKV-Alg1, GraphKV-7.1. As printed (Eq. 1); the other kinds are named in §7.1
+        and not defined (E-G17), `clamp` is ours (E-G4), a vector of length 0 has edges 0 (E-G19).
 
     Reading:
         E-G4: rounding may not leave [-1, 1]; `clamp` is off, as printed. E-G12: keys after rotary
@@ -180,8 +180,8 @@ def neighbour_count(predefined: Whole, length: Whole) -> int:
 
     Source:
         GraphKV-6.2. In words (§6.2): "we set the number of adjacent nodes as the minimum between a
-        predefined value and the query length". Thousands, rounded down, are the L of Figure 5
-        (E-G8).
+        predefined value and the query length". Thousands are the L of Figure 5; rounding down is
+        ours (E-G8).
 
     Reading:
         E-G8: no value of $m_0$ is given, so there is no default; $L$ counts thousands of tokens,
@@ -214,8 +214,9 @@ def neighbours(
         among equal edges the lowest index is taken.
 
     Source:
-        GraphKV-3, GraphKV-Alg2. Corrected (E-G9): printed (Eq. 3), ties at the m-th edge give more
-        than m neighbours; here exactly m, the lowest index first, and no protected token (E-G13).
+        GraphKV-3, GraphKV-Alg2. Corrected (E-G9): printed "$e_{ij} \geq e_{i(m)}$" (Eq. 3), which
+        at ties is more than $m$ neighbours. Alg. 2 has "top-$m$": exactly $m$, here the lowest
+        index first, and no protected token (E-G13).
 
     Reading:
         E-G3: sources are neighbours of sources, as printed. E-G8, E-G9: exactly $m$, at most the

@@ -57,8 +57,8 @@ def cosine_distribution(
         there is no pair; the counts of the histogram sum to $n(n-1)/2$.
 
     Source:
-        GraphKV-Obs. In words (Fig. 2): "the frequency distribution of cosine similarity for the
-        keys". Which pairs count is ours (E-G21).
+        GraphKV-Obs. In words (§3): "high mean and low variance in cosine similarity". Which pairs
+        count is ours (E-G21).
 
     Reading:
         E-G21: pairs of different tokens, each once; variance over the pairs.

@@ -40,8 +40,9 @@ def hide_needle(
         The input $x$.
 
     Source:
-        GraphKV-Needle. Ours: the paper draws depth and length (Fig. 4) and does not say how a
-        needle is hidden (E-G24).
+        GraphKV-Needle. From elsewhere: PyramidKV's repository, whose script measures the depth so;
+        the paper draws depth and length (Fig. 4) and does not define them. The script then goes
+        back to the end of a sentence, which is not done here (E-G24).
 
     Reading:
         E-G24: the depth percentage is a share of the text around the fact.
@@ -74,7 +75,8 @@ def needle_recall(
         each depth and length, whose mean is the accuracy.
 
     Source:
-        GraphKV-Needle. Ours: the paper's retrieval accuracy is not defined (E-G24).
+        GraphKV-Needle. From elsewhere: PyramidKV's repository, whose plot scores a cell so; the
+        paper's "retrieval accuracy" (§5.3) is not defined (E-G24).
 
     Reading:
         E-G24: the retrieval accuracy is not defined; words count once, wherever they stand.

@@ -142,9 +142,10 @@ def graphkv_refine(
         ValueError: a score is out of range.
 
     Source:
-        GraphKV-4, GraphKV-5, GraphKV-4.1, GraphKV-6.1, GraphKV-6.2, GraphKV-7.1, GraphKV-7.2. As
-        printed (§4.2–4.3), step by step. Their parts are marked where they stand; the remedies are
-        ours (E-G3, E-G4, E-G7, E-G11).
+        GraphKV-4, GraphKV-5, GraphKV-4.1, GraphKV-6.1, GraphKV-6.2, GraphKV-7.1, GraphKV-7.2. In
+        words (Fig. 3): "we perform multiple rounds of decay signal propagation on nodes adjacent to
+        source nodes". The parts are marked where they stand; the mean over heads (E-G11), the
+        rounding (E-G7) and the remedies (E-G3, E-G4) are ours.
 
     Reading:
         E-G3, E-G4, E-G7, E-G11: the letter, and the remedies `spare_sources`, `clamp`,

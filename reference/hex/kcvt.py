@@ -103,14 +103,13 @@ def kcvt(
 ]:
     r"""Quantise and restore a cache: a group is a channel of the keys, a token of the values.
 
-    $$\begin{aligned}
-      \tilde K_{t,c} &= \mathrm{round}\Bigl(\frac{K_{t,c} - \min_t K_{t,c}}{\Delta_c}\Bigr)
-      \Delta_c + \min_t K_{t,c}, &
-      \Delta_c &= \frac{\max_t K_{t,c} - \min_t K_{t,c}}{2^b - 1} \\
-      \tilde V_{t,c} &= \mathrm{round}\Bigl(\frac{V_{t,c} - \min_c V_{t,c}}{\Delta_t}\Bigr)
-      \Delta_t + \min_c V_{t,c}, &
-      \Delta_t &= \frac{\max_c V_{t,c} - \min_c V_{t,c}}{2^b - 1}
-      \end{aligned}$$
+    $$\tilde K_{t,c} = \mathrm{round}\Bigl(\frac{K_{t,c} - \min_t K_{t,c}}{\Delta_c}\Bigr)
+      \Delta_c + \min_t K_{t,c}, \qquad
+      \Delta_c = \frac{\max_t K_{t,c} - \min_t K_{t,c}}{2^b - 1}$$
+
+    $$\tilde V_{t,c} = \mathrm{round}\Bigl(\frac{V_{t,c} - \min_c V_{t,c}}{\Delta_t}\Bigr)
+      \Delta_t + \min_c V_{t,c}, \qquad
+      \Delta_t = \frac{\max_c V_{t,c} - \min_c V_{t,c}}{2^b - 1}$$
 
     Args:
         keys: keys $K$.

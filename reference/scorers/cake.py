@@ -94,8 +94,9 @@ def cake_preference(
     r"""How much cache a layer asks for: spread over tokens, times change over queries.
 
     $$P = H^{1/\tau_1}\, V^{1/\tau_2}, \qquad
-      H = -\sum_{t < N - W} \sum_q A_{q,t} \log(A_{q,t} + 10^{-10}), \qquad
-      V = \sum_{t < N - W} \operatorname{Var}_q A_{q,t}$$
+      H = \max\Bigl(0, -\sum_h \sum_{t < N - W} \sum_q A^{(h)}_{q,t}
+      \log(A^{(h)}_{q,t} + 10^{-10})\Bigr), \qquad
+      V = \sum_h \sum_{t < N - W} \operatorname{Var}_q A^{(h)}_{q,t}$$
 
     Args:
         queries: all queries of the layer or the last ones, at least a window of them.
@@ -113,8 +114,8 @@ def cake_preference(
         ValueError: `tau1` or `tau2` is so small that the result is infinite.
 
     Source:
-        GraphKV-CAKE. From elsewhere: Qin et al.; the paper names CAKE and does not define it
-        (E-G40, E-G41).
+        GraphKV-CAKE. From elsewhere: Qin et al.; the paper names CAKE and does not define it. The
+        maximum and the sums over query heads $h$ are ours (E-G40, E-G41).
 
     Reading:
         E-G40, E-G41: computed in float64 and rounded once, because entropy and variance cancel;

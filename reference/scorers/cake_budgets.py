@@ -44,8 +44,8 @@ def cake_budgets(
         place.
 
     Source:
-        GraphKV-CAKE. From elsewhere: Qin et al.; the paper names CAKE and does not define it
-        (E-G42).
+        GraphKV-CAKE. From elsewhere: Qin et al.; the paper names CAKE and does not define it;
+        `exact` is ours (E-G42, E-G70).
 
     Reading:
         E-G42, E-G70: a deal may give a layer more than it has room for, and that is lost; prompts
@@ -95,8 +95,8 @@ def cake_cascade(
         end.
 
     Source:
-        GraphKV-CAKE. From elsewhere: Qin et al.; the paper names CAKE and does not define it
-        (E-G42, E-G43).
+        GraphKV-CAKE. From elsewhere: Qin et al.; the paper names CAKE and does not define it;
+        `exact` is ours (E-G42, E-G43).
 
     Reading:
         E-G42, E-G43, E-G70: no layer gets back what it has given up, and what it would have got

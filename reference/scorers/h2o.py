@@ -111,8 +111,8 @@ def h2o(
         `retain` with `keep` then takes the heavy hitters from outside the recent tokens.
 
     Source:
-        GraphKV-H2O. From elsewhere: Zhang et al.; the paper names H2O and does not define it
-        (E-G30).
+        GraphKV-H2O. From elsewhere: Zhang et al.; the paper names H2O and does not define it. Half
+        of the budget for $r$ is ours (E-G30).
 
     Reading:
         C3, E-G30: half of the budget is recent, and heavy hitters are the others.

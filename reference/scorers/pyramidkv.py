@@ -46,7 +46,7 @@ def pyramidkv_budgets(
 
     Source:
         GraphKV-PyramidKV. From elsewhere: Cai et al.; the paper names PyramidKV and does not define
-        it (E-G32).
+        it; `exact` is ours (E-G32).
 
     Reading:
         E-G32, E-G60: the rounded step overspends, and short prompts have no pyramid; one layer

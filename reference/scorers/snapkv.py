@@ -35,7 +35,7 @@ def snapkv(
     r"""Score each token by the pooled attention of the last queries, and protect those.
 
     $$s_t = \frac1G \sum_{g=1}^{G} \operatorname{pool}_t
-      \Bigl( \sum_{q > N - W} A^{(g)}_{q, \cdot} \Bigr), \qquad t < N - W$$
+      \Bigl( \sum_{q \ge N - W} A^{(g)}_{q, \cdot} \Bigr), \qquad t < N - W$$
 
     Args:
         queries: all queries or the last ones, at least a window of them; the last one sits at
@@ -55,7 +55,7 @@ def snapkv(
 
     Source:
         GraphKV-SnapKV. From elsewhere: Li et al.; the paper names SnapKV and does not define it
-        (E-G31).
+        (E-G31); the mean over a group is ours (E-G61).
 
     Reading:
         C3, C4, E-G31: weights over all that a query sees, the window included, and not
