@@ -329,7 +329,7 @@ def pack_bits(codes: Tensor, bits: int) -> Tensor:
 def hex_append(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -> HexCache:
     """Add decoded tokens to the buffer of a cache, and compress it whenever it is full.
 
-    append: 𝒞(X_{1 : t}) ∥ 𝒞(X_{t + 1 : t + n_b}),  full: 𝒞(X̂_{1 : t} ∥ X_{t + 1 : t + n_b})
+    append: X̂_{1 : t} ∥ 𝒞(X_{t + 1 : t + n_b}),  full: 𝒞(X̂_{1 : t} ∥ X_{t + 1 : t + n_b})
 
     The steps are there, write the loop. Take no more tokens at a time than `buffer_space(cache)`:
     `add_tokens(cache, keys, values)`, then add to the mass what their queries draw,
