@@ -287,8 +287,6 @@ SHORT = {
     "hex-3:control.mask=extremes,hex.density=0.015625,hex.near=True": "half as many of these",
     "hex-3:hex.tile=True": "one tile of the expander",
     "hex-3:hex.density=0": "no expander",
-    "knorm+graphkv:control.keys=dealt": "with keys of other tokens",
-    "knorm+graphkv:control.keys=positions": "with positions for keys",
 }
 """What short tables call systems with settings."""
 

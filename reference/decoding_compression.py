@@ -170,7 +170,7 @@ def decoding_start(
 
     Source:
         HubKV-4.3. In words (A.1): "the cache is repeatedly compressed during generation rather than
-        compressed only once after prefill". That the prompt is the first update is ours (E-U45).
+        compressed only once after prefill". That the prompt is the first update is ours (E-U36).
 
     Reading:
         E-U12, E-U36, E-U45: protected tokens follow from positions, the recent ones are 2 % of
@@ -212,7 +212,8 @@ def decoding_append(
 
     Source:
         HubKV-4.3. In words (A.1): "set the cache update interval to 128 decoding steps, and
-        evaluate fixed target KV lengths". What is ranked between updates is ours (E-U11, E-U12).
+        evaluate fixed target KV lengths". The gate's ratio, and that raw scores are kept, are ours
+        (E-U11, E-U12).
 
     Reading:
         E-U11, E-U12: the gate takes the removed share of all tokens seen; raw scores are kept, and

@@ -75,8 +75,8 @@ def evict(
         `keys` and `values`.
 
     Source:
-        HubKV-1, GraphKV-4.1. In words (§2.1): "selects a retained subset $S \subset V$ under budget
-        $|S| \leq B$". Copies in order of position are ours (C8).
+        HubKV-1, GraphKV-4.1. In words (§2.1 of HubKV): "selects a retained subset $S \subset V$
+        under budget $|S| \leq B$". Copies in order of position are ours (C8).
 
     Reading:
         C8, C10: position order; the bytes are really freed.

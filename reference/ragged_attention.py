@@ -58,7 +58,8 @@ def ragged_attention(
         The output in the dtype of `queries`, rounded to it once; 0 where a query sees nothing.
 
     Source:
-        HEX-3.1a, GraphKV-4.1. As printed (§3.1 of HEX), over the entries that are left.
+        HEX-3.1a, GraphKV-4.1. Ours: the attention that §3.1 of HEX prints, over what is left of a
+        head and newer tokens.
 
     Reading:
         E-A1: evicted entries are not in the softmax, and the last query is aligned with the last

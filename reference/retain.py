@@ -82,8 +82,9 @@ def retain(
         The mask of $S^*$. Of equal scores the lowest (layer, head, position) is kept.
 
     Source:
-        HubKV-1, HubKV-3, GraphKV-4.1. As printed (Eq. 3) for the modular utility; protected tokens
-        take part of the budget in the words of A.1.
+        HubKV-1, HubKV-3, GraphKV-4.1. As printed (Eq. 3 of HubKV) for the modular utility, but with
+        $|S| = B$ for its $|S| \leq B$: §3.3 keeps "the $B$ highest entries" (C2). That protected
+        tokens take part of the budget is said in A.1.
 
     Reading:
         C1, C2, C6, E-U16: ties, counts and protected entries; never a threshold, never a

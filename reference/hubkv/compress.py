@@ -122,7 +122,7 @@ def hubkv_compress(
 
     Source:
         HubKV-1, HubKV-11, HubKV-13. In words (§3.3): "KV pairs with the lowest calibrated scores
-        are evicted until the target compression ratio is reached".
+        are evicted until the target compression ratio is reached". Storing the rest is ours.
 
     Reading:
         E-U13, E-U14: as in `hubkv_select`.

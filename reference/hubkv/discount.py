@@ -88,8 +88,8 @@ def smd(
         The discounted scores $\tilde s$; protected tokens keep their raw score.
 
     Source:
-        HubKV-6, HubKV-7, HubKV-12. As printed (Eq. 6, 7), in one line; protected tokens are taken
-        out in A.1.
+        HubKV-6, HubKV-7, HubKV-12. As printed (Eq. 6, 7), in one line; A.1 takes protected tokens
+        out of the competition, and lets them "bypass local discounting".
     """
     discounted = discount(scores, hub_mask(scores, radius, protected), gamma)
     return discounted if protected is None else torch.where(protected, scores, discounted)

@@ -51,7 +51,8 @@ def head_budgets(
 
     Source:
         HubKV-B. In words (B): "reallocating per-head budgets by waterfilling, entropy, selectivity,
-        or a hybrid score". The four rules are ours (E-U24).
+        or a hybrid score". The formula and the four rules are ours (E-U24); "waterfill" counts the
+        best entries instead.
 
     Reading:
         E-U24: the paper names the four rules and defines none. Weights are computed in float64 and

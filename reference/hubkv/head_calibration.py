@@ -30,8 +30,8 @@ def selectivity(
         head of equal scores, a head of zeros, and a head without content tokens.
 
     Source:
-        HubKV-8, HubKV-12. As printed (Eq. 8); the deviation divides by the number of tokens, and
-        $\epsilon$ is ours (E-U7, E-U25).
+        HubKV-8, HubKV-12. As printed (Eq. 8); that scores are the raw ones, that the deviation
+        divides by the number of content tokens, and the value of $\epsilon$ are ours (E-U7, E-U25).
 
     Reading:
         E-U7, E-U25: $\sigma$ is the population deviation (it divides by the number of content

@@ -121,7 +121,7 @@ def attention_density(
         cuts out that of the content.
 
     Source:
-        HubKV-K. As printed (I).
+        HubKV-K. As printed (I), where $\mathcal{Q}$ is "content query positions".
 
     Reading:
         E-U47: weights are those of the whole softmax, and each query counts once.

@@ -139,7 +139,7 @@ def shift_scores(scores: Finite[Tensor, "*heads tokens"]) -> Float[Tensor, "*hea
         The shifted scores $s'$, at least 0, in the dtype and the order of `scores`.
 
     Source:
-        HubKV-Prop3. Ours: print has scores in [0, 1] (E-U8).
+        HubKV-Prop3. Ours: for base scorers below 0; print has scores in [0, 1] (E-U8).
 
     Reading:
         E-U8: a step of ours, which gives base scorers with negative scores the premise

@@ -34,8 +34,8 @@ def segment_coverage(
         share of segments touched so far.
 
     Source:
-        HubKV-Obs1. In words (I): "the marginal spatial gain is 1/64 if the selected token falls in
-        a segment not previously covered, and 0 otherwise". Widths are ours where they differ
+        HubKV-Obs1. In words (I): "the marginal spatial gain is $1/64$ if the selected token falls
+        in a segment not previously covered, and 0 otherwise". Widths are ours where they differ
         (E-U21).
 
     Reading:

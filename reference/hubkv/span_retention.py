@@ -55,7 +55,8 @@ def retained_chains(
 
     Source:
         HubKV-D. In words (D): "we measured the fraction of layer/head positions in which that token
-        was retained". Spans are joined before the mean (E-U22).
+        was retained". Table 4 leaves its changed share undefined, and spans are joined before the
+        mean (E-U22).
 
     Reading:
         E-U22: the share counts tokens; spans of several examples are joined before the mean.

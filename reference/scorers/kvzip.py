@@ -164,7 +164,7 @@ def kvzip(
 
     Source:
         HubKV-KVzip. From elsewhere: Kim et al.; the paper names KVzip and does not define it
-        (E-U43).
+        (E-U43). The sinks and the window of $P$ are those of A.1 (E-U13).
 
     Reading:
         C3, C4, E-U13, E-U43: the chunk is part of the definition; recent tokens are protected as

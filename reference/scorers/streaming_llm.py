@@ -32,7 +32,7 @@ def streaming_llm(
 
     Source:
         HubKV-StreamingLLM. From elsewhere: Xiao et al.; the paper names StreamingLLM and does not
-        define it (E-U40).
+        define it. The system has no scores: $s_t = t$ is ours (E-U40).
 
     Reading:
         E-U40: the system ranks nothing; any score that grows with the position keeps its set.
