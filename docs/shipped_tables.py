@@ -178,8 +178,8 @@ def ranking(run: Figures, budget: float, of: Callable[[Figures], list[float]]) -
 
 TABLE = re.compile(r"<!-- table (\S+)((?: \S+)*) -->\n.*?<!-- end -->", re.DOTALL)
 TEXTS = ("prose", "noise", "code")
-LONGER = {"2K": "2 048", "4K": "4 000"}
-"""Names of runs with documents of up to so many tokens: `HubKV-Tab1-2K-prose`."""
+LONGER = {"2K": "1 024 to 2 048"}
+"""Names of runs with longer documents, and their lengths: `HubKV-Tab1-2K-prose`."""
 MINUS = re.compile(r"(?<![\w.])-(?=\d)")
 
 
