@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from optimized import HubSettings, Scored
+from optimized.models.layer import key_heads_and_width
 from reference.contract import checks
 from reference.contract.enforce import shown
 from reference.contract.types import Scope
@@ -122,6 +123,33 @@ def require_one_per_layer(name: str, values: Sequence[object] | Tensor, count: i
         raise ValueError(
             f"{name} must have one entry for each of {count} layers, got {len(values)}"
         )
+
+
+def require_one_per_head(name: str, values: Sequence[Sequence[object]], config: Any) -> None:
+    """Refuse a list for each layer without exactly one entry for each key head."""
+    heads = key_heads_and_width(config)[0]
+    for index, part in enumerate(values):
+        if len(part) != heads:
+            raise ValueError(
+                f"{name}[{index}] must have one entry for each of {heads} key heads, got "
+                f"{len(part)}"
+            )
+
+
+def layers_by_index(name: str, given: Any, count: int) -> frozenset[int]:
+    """Return the indices of some layers, counted from the first; refuse all of them."""
+    if not isinstance(given, Sequence) or not all(type(x) is int for x in given):
+        raise TypeError(f"{name} must be a list of integers, as (0, 1, -2, -1), got {given!r}")
+    for index in given:
+        if not -count <= index < count:
+            raise ValueError(
+                f"{name} must be in {-count} … {count - 1}, for {count} layers that see the whole "
+                f"text, got {index}"
+            )
+    chosen = frozenset(index % count for index in given)
+    if len(chosen) == count:
+        raise ValueError(f"{name} must leave a layer to compress, got all {count}: take 'full'")
+    return chosen
 
 
 def scope_argument(

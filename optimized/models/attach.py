@@ -131,8 +131,11 @@ class Beginning:
             )
         if hook := attachment(self.model):
             hook.tables = []  # so that the next call reads the weights
-        if options.get("next_sequence_length") is None:  # the new ids alone, and not all
-            return options
+        if options.get("next_sequence_length") is None:  # the new ids alone, or all with candidates
+            if not (cache.rolls_back and count >= seen > 0 and cache.begins_with_seen(ids)):
+                return options
+            options["next_sequence_length"] = count - seen + 1
+            read_last_if_needed(self.model, cache)
         cache.check_prefix(ids, mask)
         if seen:
             if mask is not None and not bool(mask[:, -1].all()):
@@ -146,6 +149,27 @@ class Beginning:
         if not getattr(options.get("token_type_ids"), "any", bool)():
             options.pop("token_type_ids", None)  # else the model creates a mask for images
         return options
+
+
+def read_last_if_needed(model: PreTrainedModel, cache: AttendingCache) -> None:
+    """Settle, when a model is called next, whether it reads the last token seen again.
+
+    That call brings this token, new ones, and candidates of assisted decoding. Logits are needed
+    at the candidates and at one token before them, which is the last one seen if none is new.
+    """
+
+    def settle(_: nn.Module, args: Any, inputs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        hook.remove()
+        needed = inputs.get("logits_to_keep")
+        if isinstance(needed, int) and inputs["input_ids"].shape[1] > needed:
+            for name in ("input_ids", "position_ids"):
+                if inputs.get(name) is not None:
+                    inputs[name] = inputs[name][..., 1:]
+        else:
+            cache.take_last_back()
+        return args, inputs
+
+    hook = model.register_forward_pre_hook(settle, with_kwargs=True)
 
 
 def attach(model: PreTrainedModel) -> PreTrainedModel:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from itertools import count
 from typing import Any, Self
 
 import torch
@@ -31,19 +32,20 @@ class AttendingCache(Cache):
 
     Args:
         config: the configuration of a model, or a cache, whose other layers are copied.
-        whole: creates each layer that sees the whole text.
+        whole: creates each layer that sees the whole text, from its index among these.
     """
 
     layers: list[Any]
     evicts = False
     """Whether it stores exact entries of single tokens, some of them evicted."""
 
-    def __init__(self, config: Any, whole: Callable[[], AttendingLayer]) -> None:
+    def __init__(self, config: Any, whole: Callable[[int], AttendingLayer]) -> None:
         if isinstance(config, AttendingCache):
             reject_latent_attention(any(getattr(layer, "expands", 0) for layer in config.layers))
             memo: dict[int, Any] = {}
+            counted = count()
             layers: list[Any] = [
-                whole() if isinstance(layer, AttendingLayer) else deepcopy(layer, memo)
+                whole(next(counted)) if isinstance(layer, AttendingLayer) else deepcopy(layer, memo)
                 for layer in config.layers
             ]
             self.states = deepcopy(config.states, memo)
@@ -72,6 +74,8 @@ class AttendingCache(Cache):
         self.reader: int | None = None
         self.kept_of_prompt: list[Tensor] | None = None
         """Which tokens of the prompt each head of each layer has kept; None where it kept all."""
+        self.rolls_back = False
+        """Whether `generate` may remove tokens again, as assisted decoding does."""
 
     def reset(self) -> None:
         """Forget every token."""
@@ -241,9 +245,7 @@ class AttendingCache(Cache):
 
     def read_last_again(self, inputs: dict[str, Any], ids: Tensor) -> Tensor:
         """Remove the last token seen; reduce a call's inputs to it, and return its id."""
-        self.take_back()
-        self.ids = None if self.ids is None else self.ids[:, :-1]
-        self.ends = [end - 1 for end in self.ends]
+        self.take_last_back()
         for name in ("input_ids", "inputs_embeds"):
             if inputs.get(name) is not None:
                 inputs[name] = inputs[name][:, -1:]
@@ -507,16 +509,56 @@ class AttendingCache(Cache):
             self.kept_of_prompt = [mask[indices] for mask in self.kept_of_prompt]
 
     def activate_past_recording(self) -> None:
-        """Raise an error: tokens cannot be removed, as assisted decoding needs."""
-        raise unsupported(
-            "assisted or prompt-lookup decoding",
-            "leave `assistant_model` and `prompt_lookup_num_tokens` out",
-        )
+        """Prepare for `crop`: assisted and prompt-lookup decoding call this first.
+
+        Raises:
+            NotImplementedError: a layer cannot remove tokens.
+        """
+        if not all(hasattr(layer, "remove_last") for layer in self.layers):
+            raise unsupported(
+                "removing tokens, as assisted and prompt-lookup decoding do,",
+                "take a system that evicts once, and a model without windows or states, or leave "
+                "`assistant_model` and `prompt_lookup_num_tokens` out",
+            )
+        self.rolls_back = True
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Raise an error: tokens cannot be removed, as assisted decoding needs."""
-        del tokens_to_remove
+        """Remove the last tokens, but none of the compressed prompt.
+
+        Args:
+            tokens_to_remove: minus the number of tokens to remove, as `transformers` passes it, or
+                the number of tokens that are left.
+
+        Raises:
+            NotImplementedError: a layer cannot remove tokens.
+            ValueError: tokens of the compressed prompt would be removed.
+        """
+        seen = self.get_seq_length()
+        left = seen + tokens_to_remove if tokens_to_remove <= 0 else min(seen, tokens_to_remove)
+        if left == seen:
+            return
         self.activate_past_recording()
+        first = max(layer.seen_before for layer in self.layers)
+        if left < first:
+            raise ValueError(
+                f"tokens_to_remove must leave the {first} tokens of the compressed prompt, got "
+                f"{tokens_to_remove}, which leaves {left} of {seen}"
+            )
+        for layer in self.layers:
+            layer.remove_last(seen - left)
+        removed = [seen - left] * len(self.ends)
+        if self.valid is not None:
+            removed = self.valid[:, left:seen].sum(-1).tolist()
+            self.valid = self.valid[:, :left]
+        self.ends = [end - n for end, n in zip(self.ends, removed, strict=True)]
+        self.ids = None if self.ids is None else self.ids[:, :left]
+        self.stepped = False
+
+    def take_last_back(self) -> None:
+        """Remove the last token seen, which is read again."""
+        self.take_back()
+        self.ids = None if self.ids is None else self.ids[:, :-1]
+        self.ends = [end - 1 for end in self.ends]
 
     @property
     def max_cache_len(self) -> int:

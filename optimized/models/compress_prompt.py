@@ -43,10 +43,11 @@ def compressed(
     input_ids: Int[Tensor, "batch tokens"] | None = None,
     attention_mask: Tensor | None = None,
     *,
-    ratio: float | Sequence[float] | None = None,
-    keep: int | Sequence[int] | None = None,
+    ratio: float | Sequence[float] | Sequence[Sequence[float]] | None = None,
+    keep: int | Sequence[int] | Sequence[Sequence[int]] | None = None,
     interval: int | None = None,
     protected: Bool[Tensor, "batch tokens"] | slice | None = None,
+    exact_layers: Sequence[int] = (),
     refined: Refinement | None = None,
     settings: Mapping[str, Any] | None = None,
     chunk: int | None = None,
@@ -72,13 +73,16 @@ def compressed(
         ratio: removed share of the entries, at least 0 and below 1, of a system that evicts.
         keep: mean number of entries that a head keeps, in place of a ratio; a shorter row stays
             whole. `ratio` and `keep` may be lists, with one number for each layer that sees the
-            whole text: the heads of a layer then share its budget, and layers share none.
+            whole text: the heads of a layer then share its budget, and layers share none. Or with a
+            list for each of these layers, of one number for each key head: nothing is shared then.
         interval: compress again after every `interval` new tokens, to the number of entries kept of
             the prompt (in a padded batch, of its longest row). The scorer must be able to score a
             token on arrival, and entries of different layers do not compete.
         protected: tokens that a system that evicts keeps in every head, besides those that its
             scorer protects: a mask like `input_ids`, or a slice of each row's tokens without
             padding, such as `slice(0, 40)` for a system prompt. They count towards the budget.
+        exact_layers: indices, among the layers that see the whole text, of those that keep every
+            token exactly; negative ones count from the end. A budget is that of the other layers.
         refined: settings of a refinement, in place of the papers'.
         settings: settings of the scorer, as `scorer` takes them, and of the store: those of
             `HexConfig`, `kivi_prefill` or `gear_prefill`. Behind `>`, a name that the scorer has,
@@ -126,10 +130,16 @@ def compressed(
         checks.require_known_settings(chosen.name, of_scorer, ())
     attach(model)
     require_one_device(model, chosen, interval)
+    layers = count_full_attention_layers(model.config)
+    exact = checks.layers_by_index("exact_layers", exact_layers, layers)
     name, budgets = ("keep", keep) if ratio is None else ("ratio", ratio)
     if isinstance(budgets, Sequence):
-        checks.require_one_per_layer(name, budgets, count_full_attention_layers(model.config))
+        checks.require_one_per_layer(name, budgets, layers)
         chosen = chosen._replace(scope="layer" if chosen.scope == "model" else chosen.scope)
+        by_head = [budget for budget in budgets if isinstance(budget, Sequence)]
+        if by_head:
+            checks.require_one_per_head(name, by_head, model.config)
+            chosen = chosen._replace(scope="head")
     checks.require_same_device(model, input_ids)
     checks.require_ids_in_vocabulary(model, input_ids)
     checks.check_image_inputs(model, input_ids, extra, chunk)
@@ -141,6 +151,7 @@ def compressed(
         hex_config=hex_config,
         inputs=Inputs(input_ids, mask, extra),
         protected=span(mask.bool()) if span is not None else None,
+        exact=exact,
         ratio=ratio,
         keep=keep,
         interval=interval,
@@ -247,7 +258,17 @@ def require_budget(system: System, interval: Any, ratio: Any, keep: Any) -> None
     budget: Any = keep if ratio is None else ratio
     layered = isinstance(budget, Sequence) and not isinstance(budget, str)
     numbers: Sequence[Any] = budget if layered else [budget]
-    for number in numbers:
+    by_head = layered and any(isinstance(x, Sequence) for x in budget)
+    if by_head and system.refinement == "graphkv":
+        raise ValueError(
+            f"ratio and keep must be one number per layer for {system.name!r}, which keeps equally "
+            "many tokens in all heads, got one per head"
+        )
+    if by_head and not all(isinstance(x, Sequence) and not isinstance(x, str) for x in budget):
+        raise TypeError(
+            "ratio and keep must have a number for each layer, or a list for each, got both"
+        )
+    for number in [x for part in numbers for x in part] if by_head else numbers:
         if ratio is not None:
             must_be("ratio", number, float | None)
             if number is not None and not 0 <= float(number) < 1:
@@ -386,7 +407,7 @@ def compressing(
         model: a causal language model of `transformers`, in evaluation mode.
         system: the system that compresses each prompt, as `compressed` takes it.
         options: the other options of `compressed`: `ratio`, `keep`, `interval`, `protected`,
-            `refined`, `settings`, `chunk`, `reading`, `kv`.
+            `exact_layers`, `refined`, `settings`, `chunk`, `reading`, `kv`.
 
     Yields:
         The model.

@@ -1,5 +1,6 @@
 """A cache for `transformers` that is compressed repeatedly while the model decodes."""
 
+from collections.abc import Collection, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -11,6 +12,7 @@ from optimized.models.argument_checks import OF_ONE_LAYER
 from optimized.models.attending_layer import AttendingLayer
 from optimized.models.attention import Softmax, causal, dense_attention, weighted_attention
 from optimized.models.cache import AttendingCache
+from optimized.models.eviction_cache import EvictionLayer
 from optimized.models.layer import count_full_attention_layers
 from optimized.models.scorer import NewTokens, Scorer
 from optimized.models.scorers import SCORERS
@@ -24,16 +26,29 @@ class DecodingLayer(AttendingLayer):
     """One layer: a `DecodingCache` of the specification."""
 
     def __init__(
-        self, config: optimized.DecodingConfig, scorer: type[Scorer], gate: Any, kv: ModuleType
+        self,
+        config: optimized.DecodingConfig,
+        scorer: type[Scorer],
+        chosen: Mapping[str, Any],
+        gate: Any,
+        kv: ModuleType,
     ) -> None:
         super().__init__()
         self.config, self.scorer, self.gate, self.kv = config, scorer, gate, kv
+        self.window: int | None = chosen.get("window")
+        self.chosen = {name: x for name, x in chosen.items() if name not in ("window", "weights")}
+        self.queries: Tensor | None = None
+        """The last queries, for a scorer that has a window of them."""
 
     def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
         """Add the new tokens, return their output, and compress after every interval."""
         keys, values, hidden = self.take_arriving()
         if self.held is None:
             scores = self.scores(keys, hidden, valid)
+            if self.window is not None:
+                present = keys.new_ones(keys.shape[:-1], dtype=torch.bool)
+                present = present if valid is None else present & valid[:, None]
+                scores = self.observed(softmax.standard(query), keys, present)
             if scores is None:
                 scores = self.kv.h2o_mass(softmax.standard(query), keys, valid=valid)
             self.held = self.kv.decoding_start(keys, values, scores, self.config, valid)
@@ -68,14 +83,36 @@ class DecodingLayer(AttendingLayer):
             visible = torch.cat([view.present[:, :, None].expand(-1, -1, new, -1), own], -1)
         every = torch.cat([view.keys, keys], 2), torch.cat([view.values, values], 2)
         out, weights = weighted_attention(query, *every, visible, softmax)
-        mass = None
-        if scores is None:
+        mass, held = None, self.held
+        if self.window is not None:
+            zeros = [torch.zeros_like(x) for x in (held.scores, held.pending_scores)]
+            held = held._replace(scores=zeros[0], pending_scores=zeros[1])
+            present = torch.cat([view.present, view.present.new_ones(keys.shape[:-1])], -1)
+            received = self.observed(softmax.standard(query), every[0], present)
+            mass, scores = received[..., :earlier], received[..., earlier:]
+        elif scores is None:
             if not softmax.plain:  # scorers assume a plain softmax over the products
                 weights = weighted_attention(query, *every, visible, Softmax(softmax.scale))[1]
             received = weights.sum((2, 3))
             mass, scores = received[..., :earlier], received[..., earlier:]
-        self.held = self.kv.decoding_append(self.held, keys, values, scores, mass)
+        self.held = self.kv.decoding_append(held, keys, values, scores, mass)
         return out
+
+    def reset(self) -> None:
+        """Forget every token."""
+        super().reset()
+        self.queries = None
+
+    def observed(self, query: Tensor, keys: Tensor, present: Tensor) -> Tensor:
+        """Return the scores of all entries by the last queries, where some may be evicted next."""
+        assert self.window is not None
+        last = query if self.queries is None else torch.cat([self.queries, query], 2)
+        self.queries = last = last[:, :, -self.window :].clone()
+        pending = 0 if self.held is None else self.held.pending_scores.shape[-1] + query.shape[2]
+        ends = self.held is None or pending == self.config.interval
+        if not ends or last.shape[2] < self.window or keys.shape[2] <= self.config.target:
+            return keys.new_zeros(keys.shape[:-1], dtype=torch.float32)
+        return self.scorer.by_last_queries(self.kv, last, keys, present, **self.chosen)
 
 
 class DecodingTransformersCache(AttendingCache):
@@ -85,10 +122,13 @@ class DecodingTransformersCache(AttendingCache):
         config: the configuration of an attached model.
         settings: target, interval and refinement; the scope is a `"head"` or a `"layer"`, since
             a layer shrinks before the next one has read the same tokens.
-        score: `"h2o"`, `"knorm"`, `"streaming_llm"` or `"fastkvzip"`: the scorers that score a
-            token on arrival, or by sums over later attention.
+        score: `"h2o"`, `"knorm"`, `"streaming_llm"` or `"fastkvzip"`, the scorers that score a
+            token on arrival, or by sums over later attention; or `"snapkv"`, which scores all
+            entries at each compression by the last queries, whose tokens are protected.
         weights: the FastKVzip gate of each layer that sees the whole text, for `"fastkvzip"`.
         kv: `reference` or `optimized`.
+        exact: indices of the layers that keep every token.
+        options: settings of SnapKV: `window`, `kernel`, `pooling`.
 
     Raises:
         TypeError: `settings` is not a `DecodingConfig`, or a field has a wrong type.
@@ -103,6 +143,8 @@ class DecodingTransformersCache(AttendingCache):
         score: str = "h2o",
         weights: Any = None,
         kv: ModuleType = optimized,
+        exact: Collection[int] = (),
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         one_of("score", score, SCORES)
         must_be("settings", settings, optimized.DecodingConfig)
@@ -121,14 +163,28 @@ class DecodingTransformersCache(AttendingCache):
         count = count_full_attention_layers(config)
         if scorer.gated:
             require_gates(weights, count)
-        gates = iter(weights if weights is not None else [None] * count)
-        super().__init__(config, lambda: DecodingLayer(settings, scorer, next(gates), kv))
+        gates = weights if weights is not None else [None] * count
+        chosen = dict(options or {})
+        if scorer.observing is not None:
+            window = chosen.get("window", min(scorer.observing, max(1, settings.target // 2)))
+            chosen["window"] = window = min(window, settings.target)
+            sinks = min(settings.sinks, settings.target - window)
+            settings = settings._replace(recent=max(window, settings.recent or 0), sinks=sinks)
+
+        def layer(index: int) -> AttendingLayer:
+            if index in exact:
+                return EvictionLayer()
+            return DecodingLayer(settings, scorer, chosen, gates[index], kv)
+
+        super().__init__(config, layer)
 
     def kept(self) -> list[Tensor]:
         """Return which of the tokens seen are stored: a mask over batch, heads and tokens."""
         masks = []
         for layer in self.layers:
-            if isinstance(layer, DecodingLayer):
+            if isinstance(layer, EvictionLayer):
+                masks.append(self.real_tokens(layer))
+            elif isinstance(layer, DecodingLayer):
                 real = self.real_tokens(layer)
                 view = layer.kv.decoding_read(layer.held)
                 padding = (~real).sum(-1, keepdim=True)

@@ -1,6 +1,6 @@
 """A cache for `transformers` that evicts entries and frees their memory."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -132,6 +132,12 @@ class EvictionLayer(AttendingLayer):
         if self.seen < self.seen_before:
             self.seen_before, self.last = self.seen, []
 
+    def remove_last(self, count: int) -> None:
+        """Remove the last tokens, of those that came after the eviction."""
+        left = self.whole[0].shape[2] - count
+        self.keys, self.values = map_both(lambda x: x[:, :, :left], *self.whole)
+        self.seen -= count
+
     def take_rows(self, rows: Tensor) -> None:
         """Replace the batch rows by those with the given indices."""
         keys, values = self.whole
@@ -223,7 +229,8 @@ class EvictionCache(AttendingCache):
     evicts = True
 
     def __init__(self, config: Any) -> None:
-        super().__init__(config, LatentLayer if is_latent(config) else EvictionLayer)
+        kind = LatentLayer if is_latent(config) else EvictionLayer
+        super().__init__(config, lambda _: kind())
         self.open = False
 
     def admit(self, count: int, real: Tensor | None, seen: int) -> None:
@@ -255,13 +262,19 @@ class EvictionCache(AttendingCache):
         super().reset()
         self.open = False
 
-    def evict(self, kept: Sequence[Tensor] | Tensor, kv: ModuleType = optimized) -> None:
+    def evict(
+        self,
+        kept: Sequence[Tensor] | Tensor,
+        kv: ModuleType = optimized,
+        exact: Collection[int] = (),
+    ) -> None:
         """Keep the marked entries and free the others, layer by layer.
 
         Args:
             kept: a mask over batch, heads and tokens for each layer that sees the whole text, as
                 `retain` returns it.
             kv: the implementation of `evict`, `reference` or `optimized`.
+            exact: indices of the layers that stay as they are.
 
         Raises:
             TypeError: a mask is not boolean.
@@ -275,8 +288,9 @@ class EvictionCache(AttendingCache):
             shaped(f"kept[{index}]", mask, layer.whole[0].shape[:-1])
             if self.valid is not None and bool((mask & ~self.valid[:, None]).any()):
                 raise ValueError(f"kept[{index}] must be False at padding, got True")
-        for layer, mask in zip(layers, kept, strict=True):
-            layer.adopt(kv.evict(*layer.whole, mask))
+        for index, (layer, mask) in enumerate(zip(layers, kept, strict=True)):
+            if index not in exact:
+                layer.adopt(kv.evict(*layer.whole, mask))
         self.kept_of_prompt = [mask.cpu().clone() for mask in kept]
 
     def compress(
@@ -363,8 +377,9 @@ def pool_budgets(budgets: Tensor, heads: int, scope: str | None) -> Tensor:
     """Return the budgets of a layer's pools, from the number each head keeps in a batch row.
 
     A compressor without a scope keeps equally many tokens in every head: the number is unchanged.
+    So are budgets with a number for each head.
     """
-    if scope is None:
+    if scope is None or budgets.ndim > 1:
         return budgets
     if scope == "layer":
         return budgets * heads

@@ -1,6 +1,6 @@
 """A cache for `transformers` that stores the codes of HEX."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from inspect import unwrap
 from types import ModuleType
 from typing import Any
@@ -14,6 +14,7 @@ from optimized.models import argument_checks as checks
 from optimized.models.attending_layer import AttendingLayer
 from optimized.models.attention import Softmax
 from optimized.models.cache import AttendingCache
+from optimized.models.eviction_cache import EvictionLayer
 from optimized.models.layer import key_heads_and_width
 from optimized.models.prefill import Prefilled
 from optimized.models.quantized import QuantizedLayer
@@ -108,6 +109,7 @@ class HexTransformersCache(AttendingCache):
         config: the configuration of an attached model, or another cache of its layers.
         settings: the settings of HEX, as `hex_preset` names them.
         kv: `reference` or `optimized`.
+        exact: indices of the layers that are not compressed.
 
     Raises:
         TypeError: `settings` is not a `HexConfig`, or a field has a wrong type.
@@ -119,9 +121,12 @@ class HexTransformersCache(AttendingCache):
         config: Any,
         settings: optimized.HexConfig = optimized.HexConfig(),  # noqa: B008
         kv: ModuleType = optimized,
+        exact: Collection[int] = (),
     ) -> None:
         must_be("settings", settings, optimized.HexConfig)
-        super().__init__(config, lambda: HexLayer(settings, kv))
+        super().__init__(
+            config, lambda index: EvictionLayer() if index in exact else HexLayer(settings, kv)
+        )
         if isinstance(config, AttendingCache):
             first = next(layer for layer in config.layers if isinstance(layer, AttendingLayer))
             heads, width = first.whole[0].shape[1::2]
@@ -138,6 +143,7 @@ class HexTransformersCache(AttendingCache):
         compressor: Callable[..., Any],
         settings: optimized.HexConfig = optimized.HexConfig(),  # noqa: B008
         kv: ModuleType = optimized,
+        exact: Collection[int] = (),
         **how: Any,
     ) -> "HexTransformersCache":
         """Return the cache of a prompt whose heavy hitters a scorer or a refinement selects.
@@ -148,6 +154,7 @@ class HexTransformersCache(AttendingCache):
             compressor: `compress`, `hubkv_compress` or `graphkv_compress` of `kv`.
             settings: the settings of HEX.
             kv: `reference` or `optimized`.
+            exact: indices of the layers that are not compressed.
             how: other arguments of the compressor: `refinement`, `keep` or `ratio`.
 
         Returns:
@@ -159,10 +166,13 @@ class HexTransformersCache(AttendingCache):
         whole = prompt.cache.whole_layers()
         checks.require_one_per_layer("scored", scored, len(whole))
         checks.require_refinable_scores(compressor, how.get("refinement"), scored, None)
-        cache = cls(prompt.cache, settings, kv)
+        cache = cls(prompt.cache, settings, kv, exact)
         scope = dict.fromkeys(checks.scope_argument(compressor, None, None), "layer")
-        layers = (layer for layer in cache.layers if isinstance(layer, HexLayer))
+        layers = [layer for layer in cache.layers if isinstance(layer, AttendingLayer)]
         for layer, source, scores in zip(layers, whole, scored, strict=True):
+            if not isinstance(layer, HexLayer):
+                vars(layer).update(vars(source))
+                continue
             layer.lazy_initialization(*source.whole)
             every = (*source.whole, *scores)
             stored = [

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from copy import deepcopy
+from itertools import count
 from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
@@ -129,21 +130,22 @@ def rows_of_states(attributes: dict[str, Any], rows: Tensor) -> dict[str, Any]:
 
 
 def build_layers(
-    config: Any, whole: Callable[[], AttendingLayer]
+    config: Any, whole: Callable[[int], AttendingLayer]
 ) -> tuple[list[Any], dict[int, StateLayer]]:
     """Return the layers of a new cache, and those with a recurrent state by their index.
 
     Args:
         config: the configuration of a model.
-        whole: creates each layer that sees the whole text.
+        whole: creates each layer that sees the whole text, from its index among these.
     """
     layers: list[Any] = []
     states: dict[int, StateLayer] = {}
+    counted = count()
     for index, layer in enumerate(own_layers(config)):
         if isinstance(layer, LinearAttentionLayer):
             states[index] = StateLayer(layer.number_of_states)
         if type(layer).__name__ in WHOLE:
-            layers.append(whole())
+            layers.append(whole(next(counted)))
         elif isinstance(layer, DynamicSlidingWindowLayer):
             layers.append(WindowLayer(layer.sliding_window))
         else:  # a recurrent state alone, or no cache at all

@@ -53,6 +53,13 @@ class Prefilled(NamedTuple):
     input_ids: Int[Tensor, "batch tokens"]
     queries: dict[int, Tensor] = {}  # noqa: RUF012
     """Queries of all tokens of each layer, where they were asked for."""
+    exact: frozenset[int] = frozenset()
+    """Indices of the layers that keep every token, so that nobody scores them."""
+
+    def layers(self) -> dict[int, EvictionLayer]:
+        """Return the layers from which entries are evicted, by their index."""
+        layers = enumerate(self.cache.whole_layers())
+        return {index: layer for index, layer in layers if index not in self.exact}
 
 
 def prefill(

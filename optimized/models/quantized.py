@@ -3,7 +3,8 @@
 One quantises the whole prompt; one, `"snapkv>hex-4"` and the like, what eviction keeps of it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from copy import copy
 from inspect import signature
 from math import gcd
 from types import ModuleType
@@ -135,6 +136,7 @@ class QuantizedTransformersCache(AttendingCache):
         exact_outliers: whether GEAR's correction leaves outliers unchanged (E-H42).
         kv: `reference` or `optimized`.
         settings: other settings of `kivi_prefill` or `gear_prefill`.
+        exact: indices of the layers that are not quantised.
 
     Raises:
         ValueError: there is no such quantiser.
@@ -147,12 +149,16 @@ class QuantizedTransformersCache(AttendingCache):
         exact_outliers: bool = False,
         kv: ModuleType = optimized,
         settings: Mapping[str, Any] | None = None,
+        exact: Collection[int] = (),
     ) -> None:
         one_of("name", name, QUANTIZERS)
         system = with_store_settings(System(name, store=name), settings or {})
         require_whole_groups(system, config, kv)
         reading = "remedied" if exact_outliers else "letter"
-        super().__init__(config, lambda: QuantizedLayer(system, reading, kv))
+        how = system, reading, kv
+        super().__init__(
+            config, lambda index: EvictionLayer() if index in exact else QuantizedLayer(*how)
+        )
 
 
 def require_storable(system: System, config: Any, alike: bool, reading: str) -> None:
@@ -265,6 +271,12 @@ class QuantizedEvictionLayer(AttendingLayer):
             layer.keys, layer.values = self.whole
         return layer.attend(query, valid, softmax)
 
+    def remove_last(self, count: int) -> None:
+        """Remove the last tokens, of those that came after the prompt."""
+        keys, values = self.whole
+        self.keys, self.values = keys[:, :, :-count], values[:, :, :-count]
+        self.seen -= count
+
     def reset(self) -> None:
         """Raise an error, since the cache could not read another prompt."""
         raise NotImplementedError("a cache of codes cannot be emptied: make a new one")
@@ -277,8 +289,8 @@ class QuantizedEvictionCache(AttendingCache):
     codes.
 
     Args:
-        cache: the cache after eviction.
-        scores: for each layer, the scores of all tokens and the mask of kept entries, if any.
+        cache: the cache after eviction; layers that were not evicted stay as they are.
+        scores: for each other layer, the scores of all tokens and the mask of kept entries, if any.
         system: the system whose `store` names the quantiser.
         reading: `"letter"` or `"remedied"`.
         kv: `reference` or `optimized`.
@@ -292,8 +304,14 @@ class QuantizedEvictionCache(AttendingCache):
         reading: str,
         kv: ModuleType = optimized,
     ) -> None:
-        layers = cache.evictable()
-        sources = iter(zip(layers, scores or [None] * len(layers), strict=True))
-        how = system, reading, kv
-        super().__init__(cache, lambda: QuantizedEvictionLayer(*next(sources), *how))
+        layers, how = cache.evictable(), (system, reading, kv)
+        paid = iter(scores or [None] * len(layers))
+
+        def layer(index: int) -> AttendingLayer:
+            source = layers[index]
+            if not source.evicted:
+                return copy(source)
+            return QuantizedEvictionLayer(source, next(paid), *how)
+
+        super().__init__(cache, layer)
         self.copy_record(cache)

@@ -68,6 +68,8 @@ class Reader:
     inputs: Inputs
     protected: Tensor | None
     """Tokens that are kept in every head, besides those that the scorer protects."""
+    exact: frozenset[int]
+    """Indices of the layers that are left exact."""
     ratio: Any
     keep: Any
     interval: int | None
@@ -82,7 +84,7 @@ class Reader:
 
     def prefill(self, inputs: Inputs, *scorers: Scorer) -> Prefilled:
         """Return the result of `prefill`, watched by some scorers."""
-        return prefill(
+        read = prefill(
             self.model,
             inputs.ids,
             inputs.mask,
@@ -91,6 +93,7 @@ class Reader:
             keep_queries=compares_queries(self.system, self.reading),
             **inputs.extra,
         )
+        return read._replace(exact=self.exact)
 
     def read_all_but_last(self, cache: AttendingCache) -> AttendingCache:
         """Read the prompt without its last token into a cache, and return the cache."""
@@ -114,9 +117,14 @@ class DecodingReader(Reader):
     def read(self) -> AttendingCache:
         """Read the prompt into a cache that shrinks to as many entries as are kept of it."""
         system, name = self.system, str(self.system.scorer)
+        if system.scorer in SCORERS and system.scorer not in SCORES:
+            raise ValueError(
+                f"scorer of a system with an interval must be one of {', '.join(SCORES)}, got "
+                f"{name!r}: {SCORERS[name].of_prompt_alone}"
+            )
         one_of("scorer of a system with an interval", system.scorer, SCORES)
         scorer = SCORERS[name]
-        takes = ("weights",) if scorer.gated else ()
+        takes = ("weights",) if scorer.gated else scorer.takes if scorer.observing else ()
         checks.require_known_settings(f"{name} with an interval", self.settings, takes)
         if scorer.negative and system.refinement is not None:
             raise ValueError(
@@ -136,7 +144,8 @@ class DecodingReader(Reader):
             refinement,
         )
         gates = self.scorer_settings().get("weights")
-        cache = DecodingTransformersCache(self.model.config, config, name, gates, self.kv)
+        how = name, gates, self.kv, self.exact, self.settings
+        cache = DecodingTransformersCache(self.model.config, config, *how)
         return self.read_all_but_last(cache)
 
 
@@ -148,7 +157,7 @@ class QuantizedReader(Reader):
         checks.reject_chunking(f"for {self.system.name!r}", self.chunk)
         outliers = self.reading == "remedied"
         store = str(self.system.store)
-        how = outliers, self.kv, self.system.changes_of("store")
+        how = outliers, self.kv, self.system.changes_of("store"), self.exact
         cache = QuantizedTransformersCache(self.model.config, store, *how)
         return self.read_all_but_last(cache)
 
@@ -161,7 +170,7 @@ class HexReader(Reader):
         system = self.system
         config = self.hex_config or hex_settings(system, self.reading)
         try:
-            cache = HexTransformersCache(self.model.config, config, self.kv)
+            cache = HexTransformersCache(self.model.config, config, self.kv, self.exact)
         except ValueError as error:
             if not str(error).startswith("density") or not system.name.startswith("hex-"):
                 raise
@@ -179,7 +188,7 @@ class HexReader(Reader):
             scored.append(Scored(h2o.memory.get(index, zeros), zeros.bool()))
         refined = refinement_settings(system, self.reading)
         return HexTransformersCache.of_prompt(
-            prompt, scored, self.kv.compress, config, self.kv, refinement=refined
+            prompt, scored, self.kv.compress, config, self.kv, self.exact, refinement=refined
         )
 
 
@@ -212,16 +221,17 @@ class EvictingReader(Reader):
 
     def evict(self, scorer: Scorer, prompt: Prefilled) -> tuple[list[Tensor] | None, Tensor]:
         """Evict entries; return the scores, if codes need them, and the mask of kept entries."""
-        layers, counts = prompt.cache.whole_layers(), lengths(prompt).tolist()
-        heads = layers[0].whole[0].shape[1]
+        layers, counts = prompt.layers(), lengths(prompt).tolist()
+        heads = prompt.cache.whole_layers()[0].whole[0].shape[1]
         valid = torch.ones_like(prompt.input_ids).bool() if prompt.valid is None else prompt.valid
         kept = valid[:, None].expand(len(layers), -1, heads, -1).clone()
         ratio, keep, layered = self.ratio, self.keep, None
         if isinstance(ratio if keep is None else keep, Sequence):
             pairs = [(x, None) for x in ratio or ()] or [(None, x) for x in keep or ()]
-            by_layer = [[budget_of(count, 1, *pair) for count in counts] for pair in pairs]
-            layered = torch.tensor(by_layer, device=kept.device)
-            budgets, ratio, keep = layered.amin(0).tolist(), None, max(counts)
+            layered = torch.stack([budgets_of_heads(counts, *pairs[index]) for index in layers])
+            layered = layered.to(kept.device)
+            smallest = layered.movedim(1, 0).flatten(1).amin(1)
+            budgets, ratio, keep = smallest.tolist(), None, max(counts)
         else:
             budgets = [budget_of(count, 1, ratio, keep) for count in counts]
         scores, paid = None, None
@@ -239,8 +249,19 @@ class EvictingReader(Reader):
                     layer[rows] = scored.scores[rows]
         warn_of_short_budgets(self.system, short, len(valid))
         if scores is not None or self.system.then is not None:  # codes cannot hold padding
-            prompt.cache.evict(kept, self.kv)
+            masks = dict(zip(layers, kept, strict=True))
+            whole = valid[:, None].expand(-1, heads, -1)
+            every = range(len(layers) + len(self.exact))
+            prompt.cache.evict([masks.get(n, whole) for n in every], self.kv, self.exact)
         return paid, kept
+
+
+def budgets_of_heads(counts: list[int], ratio: Any, keep: Any) -> Tensor:
+    """Return the budgets of a layer in each row: one for all heads, or one for each head."""
+    if isinstance(ratio if keep is None else keep, Sequence):
+        heads = [(x, None) for x in ratio or ()] or [(None, x) for x in keep or ()]
+        return torch.stack([budgets_of_heads(counts, *head) for head in heads], -1)
+    return torch.tensor([budget_of(count, 1, ratio, keep) for count in counts])
 
 
 def reader_of(system: System, interval: int | None) -> type[Reader]:

@@ -25,10 +25,10 @@ class Scores(NamedTuple):
     """The scores of a prompt, and how the budget is shared among layers."""
 
     scored: tuple[Scored, ...]
-    """One for each layer."""
-    budgets: Int[Tensor, "layers batch"] | None
+    """One for each layer from which entries are evicted."""
+    budgets: Int[Tensor, "layers batch"] | Int[Tensor, "layers batch heads"] | None
     """How many entries a head of each layer keeps, where the scorer shares the budget among
-    layers."""
+    layers, or where each head has its own."""
 
     def protecting(self, tokens: Bool[Tensor, "batch tokens"]) -> "Scores":
         """Return the scores with tokens that are protected in every head, too."""
@@ -93,7 +93,10 @@ class Scorer:
     negative = False
     """Whether its scores are below 0 unless they are shifted."""
     decodes = False
-    """Whether it can score a token on arrival, or by sums over later attention."""
+    """Whether it can score while the model decodes: a token on arrival, by sums over later
+    attention, or all entries by the last queries."""
+    of_prompt_alone = "its scores are those of a prompt as a whole"
+    """Why it cannot, if so."""
     colour: str
     """Its colour in pictures."""
 
@@ -165,9 +168,10 @@ class Scorer:
                 f"prompt must be one that {self.name} watched, got another: "
                 "`prefill(model, ids, watch=[scorer.watch])`"
             )
-        layers = enumerate(layer.whole for layer in prompt.cache.whole_layers())
-        read = (PromptLayer(index, *both, prompt.valid, keep) for index, both in layers)
-        return Scores(tuple(map(self.scored, read)), self.budgets(prompt, keep))
+        layers, budgets = prompt.layers(), self.budgets(prompt, keep)
+        read = (PromptLayer(n, *x.whole, prompt.valid, keep) for n, x in layers.items())
+        scored = tuple(map(self.scored, read))
+        return Scores(scored, None if budgets is None else budgets[[*layers]])
 
     def scored(self, read: PromptLayer) -> Scored:
         """Return the scores of one layer's tokens."""
@@ -178,12 +182,27 @@ class Scorer:
         """Return the scores of new tokens; None where scores are sums of received attention."""
         del kv, new
 
+    @staticmethod
+    def by_last_queries(
+        kv: ModuleType, queries: Tensor, keys: Tensor, present: Tensor, **settings: Any
+    ) -> Tensor:
+        """Return the scores of all entries by the last queries, where it has a window of these.
+
+        Args:
+            kv: `reference` or `optimized`.
+            queries: the queries of the window.
+            keys: the keys of all entries, those of the window last.
+            present: which entries of each head are real; the others come first.
+            settings: its settings.
+        """
+        raise NotImplementedError
+
     def chosen(self, *names: str) -> dict[str, Any]:
         """Return the settings with the given names that are set."""
         return {name: self.settings[name] for name in names if name in self.settings}
 
     def budgets(self, prompt: Prefilled, keep: int) -> Tensor | None:
-        """Return each layer's budget; None where the caller decides."""
+        """Return the budget of every layer of the model; None where the caller decides."""
         del prompt, keep
 
 

@@ -80,7 +80,8 @@ def short_budgets(
     limits = torch.tensor([[budget_of(n, size, ratio, keep)] for n in counts]).to(spent)
     limits = limits.expand_as(spent)
     if scores.budgets is not None:
-        shares = (size * scores.budgets.T).repeat_interleave(heads // size, 1)
+        shares = size * scores.budgets.movedim(0, 1).flatten(1)
+        shares = shares.repeat_interleave(spent.shape[1] // shares.shape[1], 1)
         over = spent.sum(1, keepdim=True) > limits.sum(1, keepdim=True)
         limits = torch.where(over, limits, shares)
     pools = (spent - limits).argmax(-1).tolist()
@@ -124,13 +125,13 @@ def select_rows(
     name, settings = selection_call(system, reading)
     select = getattr(kv, name)
     settings["valid"] = prompt.valid if rows is None or prompt.valid is None else prompt.valid[rows]
-    layers = [layer.whole for layer in prompt.cache.whole_layers()]
-    heads = layers[0][0].shape[1]
+    layers = {index: layer.whole for index, layer in prompt.layers().items()}
+    heads = scores.scored[0].scores.shape[1]
     places = slice(None) if rows is None else rows
 
     def sets() -> Iterator[tuple[Tensor, Tensor, Scored]]:
         """Yield the selected rows layer by layer: they are copies, so only one layer is held."""
-        for index, ((keys, values), scored) in enumerate(zip(layers, scores.scored, strict=True)):
+        for (index, (keys, values)), scored in zip(layers.items(), scores.scored, strict=True):
             raw = scored.scores[places]
             if settings["refinement"] is not None and bool((raw < 0).any()):
                 raw = kv.shift_scores(raw)
@@ -144,7 +145,7 @@ def select_rows(
         keys, values, scored = zip(*sets(), strict=True)
         every = Scored(*map(torch.stack, zip(*scored, strict=True)))
         if prompt.queries:
-            settings["queries"] = torch.stack([x[places] for x in prompt.queries.values()])
+            settings["queries"] = torch.stack([prompt.queries[index][places] for index in layers])
         return select(torch.stack(keys), torch.stack(values), every, **settings, **budget)
     kept: list[Tensor] = []
     for index, layer in enumerate(sets()):

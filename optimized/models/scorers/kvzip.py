@@ -48,6 +48,7 @@ class KVzip(Scorer):
     takes = ("tokenizer", "prompt", "chunk", "sinks", "recent")
     functions = (optimized.kvzip,)
     scope = "model"
+    of_prompt_alone = "it makes the model repeat its prompt, and would have to repeat each answer"
     colour = "#2f6fd0"
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:

@@ -1,5 +1,8 @@
 """SnapKV on a model."""
 
+from types import ModuleType
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -16,6 +19,7 @@ class SnapKV(Scorer):
     takes = ("window", "kernel", "pooling")
     functions = (optimized.snapkv,)
     observing = 32
+    decodes = True
     colour = "#d0452f"
 
     def remember(self, step: Step, past: Tensor | None) -> Tensor:
@@ -28,3 +32,13 @@ class SnapKV(Scorer):
         """Return the scores of one layer's tokens."""
         chosen = self.chosen("window", "kernel", "pooling")
         return self.kv.snapkv(self.memory[read.layer], read.keys, valid=read.valid, **chosen)
+
+    @staticmethod
+    def by_last_queries(
+        kv: ModuleType, queries: Tensor, keys: Tensor, present: Tensor, **settings: Any
+    ) -> Tensor:
+        """Return the scores of all entries; heads are rows, since they may hold other tokens."""
+        groups = queries.unflatten(1, (keys.shape[1], -1))
+        window = queries.shape[2]
+        scored = kv.snapkv(groups, keys[:, :, None], valid=present, **settings, window=window)
+        return scored.scores[:, :, 0]

@@ -5,6 +5,7 @@ from copy import copy
 import pytest
 import torch
 
+import optimized
 from spec_tests.accuracy import assert_equal
 from spec_tests.internal.models.random_model import (
     CHOSEN,
@@ -153,3 +154,109 @@ def test_protection_that_cannot_be_had_is_refused(system, more, says):
     options = dict(protected=slice(0, 4)) | more
     with pytest.raises(ValueError, match=says):
         models.compressed(attached_model("llama"), system, **options, **inputs())
+
+
+LAYERED = ("gear", "kcvt-4", "h2o+hubkv", "kvzip+hubkv", "cake", "snapkv+graphkv", "random>gear")
+
+
+@pytest.mark.parametrize("system", LAYERED)
+@pytest.mark.parametrize("exact", [(0,), (-1,)])
+def test_an_exact_layer_keeps_every_token_and_the_others_their_budget(system, exact):
+    model, given = attached_model("llama"), inputs()
+    budget = {} if system in ("gear", "kcvt-4") else dict(ratio=0.5)
+    cache = models.compressed(model, system, exact_layers=exact, **budget, **given)
+    whole, masks = full_keys(model, given), cache.kept()
+    seen = cache.get_seq_length()
+    real = given["attention_mask"][:, None, :seen].bool()
+    left = exact[0] % 2
+    assert torch.equal(masks[left], real.expand_as(masks[left]))
+    held, own = cache.layers[left].whole[0], whole[left][:, :, :seen]
+    torch.testing.assert_close(held[masks[left]], own[masks[left]])
+    if budget and system != "cake":
+        scope = 2 if system.startswith("kvzip") else 1
+        tokens = real.sum((1, 2)).tolist()
+        counts = [2 // scope * optimized.kept_count(n * scope, 0.5) for n in tokens]
+        assert masks[1 - left].sum((1, 2)).tolist() == counts
+    plain = models.compressed(model, system, **budget, **given)
+    assert plain.nbytes < cache.nbytes < plain.full_nbytes
+
+
+def test_an_exact_layer_stays_exact_while_decoding():
+    model, given = attached_model("llama"), inputs()
+    cache = models.compressed(model, "snapkv", keep=8, interval=4, exact_layers=[0], **given)
+    ids, mask = (torch.cat([x, x[:, -9:]], 1) for x in given.values())
+    logits_after(model, cache, ids, mask, ids.shape[1] - cache.get_seq_length())
+    first, second = cache.kept()
+    assert torch.equal(first, mask[:, None].bool().expand_as(first))
+    assert int(second.sum(-1).max()) < 8 + 4
+
+
+@pytest.mark.parametrize("system", ["snapkv+nms", "kvzip", "knorm@layer"])
+def test_each_head_may_have_a_budget_of_its_own(system):
+    model, given = attached_model("llama"), inputs()
+    cache = models.compressed(model, system, keep=[[8, 9], [11, 7]], **given)
+    for mask, counts in zip(cache.kept(), [[8, 9], [11, 7]], strict=True):
+        assert mask.sum(-1).tolist() == [counts, counts]
+    shares = models.compressed(model, system, ratio=[[0.5, 0.75], [0.0, 0.25]], **given).kept()
+    for row, tokens in enumerate(given["attention_mask"].sum(-1).tolist()):
+        counts = [mask[row].sum(-1).tolist() for mask in shares]
+        wanted = [[0.5, 0.75], [0.0, 0.25]]
+        assert counts == [[optimized.kept_count(tokens, x) for x in part] for part in wanted]
+
+
+@pytest.mark.parametrize(
+    ("error", "system", "more", "says"),
+    [
+        (ValueError, "h2o", dict(exact_layers=(2,)), r"exact_layers must be in -2 … 1, .* got 2"),
+        (ValueError, "h2o", dict(exact_layers=(0, -1)), "must leave a layer to compress, got all"),
+        (TypeError, "h2o", dict(exact_layers=0), "exact_layers must be a list of integers"),
+        (
+            ValueError,
+            "h2o+graphkv",
+            dict(ratio=[[0.5] * 2] * 2),
+            "equally many tokens in all",
+        ),
+        (ValueError, "h2o", dict(ratio=[[0.5], [0.5]]), "each of 2 key heads, got 1"),
+        (TypeError, "h2o", dict(ratio=[[0.5, 0.5], 0.5]), "a list for each, got both"),
+    ],
+)
+def test_layers_and_budgets_that_do_not_fit_are_refused(error, system, more, says):
+    with pytest.raises(error, match=says):
+        models.compressed(attached_model("llama"), system, **(dict(ratio=0.5) | more), **inputs())
+
+
+def observed_by_hand(queries, keys, window):
+    """Return the attention of the last queries, smoothed over five entries, by key head."""
+    tokens = keys.shape[1]
+    logits = queries[:, -window:].unflatten(0, (len(keys), -1)) @ keys[:, None].mT
+    sees = torch.ones(window, tokens).tril(tokens - window).bool()
+    weights = (logits / keys.shape[-1] ** 0.5).masked_fill(~sees, -torch.inf).softmax(-1)
+    paid = weights.sum(-2)[..., : tokens - window]
+    padded = torch.nn.functional.pad(paid, (2, 2))
+    return sum(padded[..., n : n + paid.shape[-1]] for n in range(5)).mean(1)
+
+
+def test_snapkv_while_decoding_keeps_what_its_last_queries_look_at():
+    model, (ids, _) = attached_model("llama"), prompts(8)
+    ids, window, target, interval = ids[:1], 3, 10, 4
+    steps = []
+    models.prefill(model, ids, watch=[steps.append])
+    queries, keys = (x[0].double() for x in steps[0][1:3])
+    places = torch.arange(TOKENS).expand(2, -1)
+    for seen in (TOKENS, TOKENS + interval, TOKENS + 2 * interval):
+        if seen > TOKENS:
+            places = torch.cat([places, torch.arange(seen - interval, seen).expand(2, -1)], 1)
+        held = keys.gather(1, places[..., None].expand(-1, -1, keys.shape[-1]))
+        rest = observed_by_hand(queries[:, :seen], held, window)[:, 4:]  # four sinks stay
+        best = rest.topk(target - window - 4, -1).indices.sort().values + 4
+        ends = torch.arange(4), torch.arange(places.shape[1] - window, places.shape[1])
+        chosen = torch.cat([ends[0].expand(2, -1), best, ends[1].expand(2, -1)], 1)
+        places = places.gather(1, chosen)
+    settings = optimized.DecodingConfig(target, interval, "head")
+    cache = models.DecodingTransformersCache(
+        model.config, settings, "snapkv", options=dict(window=window)
+    )
+    logits_after(model, cache, ids[:, :TOKENS], torch.ones(1, TOKENS).long(), TOKENS)
+    for stop in range(TOKENS + 1, TOKENS + 9):
+        logits_after(model, cache, ids[:, :stop], torch.ones(1, stop).long(), 1)
+    assert torch.equal(cache.kept()[0][0].nonzero()[:, 1].view(2, -1), places)

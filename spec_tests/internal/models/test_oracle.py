@@ -150,7 +150,8 @@ def test_a_quantiser_attends_to_what_it_restores_and_to_its_new_tokens(kind, sto
 @pytest.mark.parametrize(("kind", "story", "scope"), cross(KEYED, [*STORIES], ["head", "layer"]))
 def test_a_cache_that_decodes_attends_to_the_tokens_it_holds(kind, story, scope):
     settings = optimized.DecodingConfig(10, interval=4, scope=scope)
-    cache = models.DecodingTransformersCache(attached_model(kind).config, settings)
+    scorer = "snapkv" if story == "padded" else "h2o"
+    cache = models.DecodingTransformersCache(attached_model(kind).config, settings, scorer)
     turns = assert_what_is_stored_is_seen(kind, story, cache, surviving_entries)
     past = turns[-1].layers[min(full_attention_layers(kind))]
     assert past is not None

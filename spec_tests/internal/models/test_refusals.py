@@ -123,13 +123,19 @@ def hide_an_ended_row(kind: str, system: str):
     return generate(attached_model(kind), ids, mask, compress(system, kind))
 
 
+def ask_for_candidates(kind: str, system):
+    """Generate from a cache that cannot remove tokens, with candidates from the prompt."""
+    model, cache = attached_model(kind), compress(system, kind)
+    return generate(model, IDS, ONES, cache, prompt_lookup_num_tokens=2)
+
+
 def case(says: str, ask: Callable[..., object], *given, **how):
     """Return a call that is refused, and a part of the message."""
     return pytest.param(partial(ask, *given, **how), says, id=says[:60])
 
 
 UNATTACHED = "attend through this package over a cache of it"
-LOOKED = "prompt-lookup decoding is not supported"
+LOOKED = "prompt-lookup decoding do, is not supported"
 FLAGS = "1 at tokens, which each row has, and 0 at padding, got values of"
 ROTATES = "rotate its projected queries as Llama does, over the whole width and in halves, for "
 LATENT = "got multi-head latent attention, which caches one row for all heads"
@@ -145,8 +151,14 @@ CALLS = [
     case(UNATTACHED, lambda: generate(stock_model("llama"), IDS, MASK, full())),
     case(UNATTACHED, lambda: generate(stock_model("minicpm3"), IDS, MASK, full("minicpm3"))),
     case("got only the name of it", ask_only_the_name),
-    case(LOOKED, lambda: full().crop(-1)),
-    case(LOOKED, lambda: generate(LLAMA, IDS, MASK, full(), prompt_lookup_num_tokens=2)),
+    *(
+        case(LOOKED, ask_for_candidates, kind, system)
+        for kind, system in [("gemma2", "full"), ("lfm2", "full"), ("llama", "gear")]
+    ),
+    case(
+        "must leave the 24 tokens of the compressed prompt, got -1",
+        lambda: compress("knorm", **HALF).crop(-1),
+    ),
     case(
         "kept[0] must be False at padding", lambda: full().evict(torch.ones(2, 2, 2, TOKENS).bool())
     ),
