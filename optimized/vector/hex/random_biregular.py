@@ -2,8 +2,6 @@
 
 import numpy as np
 import torch
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from torch import Tensor
 
 from reference.hex.random_biregular import ROUNDS, still_repeated
@@ -109,6 +107,9 @@ def _hangs_together(pairs: np.ndarray, channels: int) -> bool:
 
 def _cycles(tokens: np.ndarray, channels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the component of each edge, and which edges close a cycle with those before them."""
+    from scipy.sparse import coo_array  # scipy.sparse takes half a second to import
+    from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
+
     size = int(channels.max(initial=0)) + 1
     _, first = np.unique(tokens * size + channels, return_index=True)
     # the minimum spanning forest holds an edge unless it closes a cycle with lighter ones

@@ -1,17 +1,17 @@
 """The spectrum of a mask as a sparse matrix, by Lanczos where a dense solver would be slow."""
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from scipy.linalg import eigh_tridiagonal
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor
 
 from optimized.vector._by_numpy import places
 from reference.hex.spectrum import ROUNDING, ramanujan_bound
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array  # it takes half a second to import
 
 DENSE = 256
 """Up to this many vertices on the smaller side, a dense solver is as fast."""
@@ -24,6 +24,8 @@ class BipartiteGraph:
     """A bipartite graph as a sparse biadjacency matrix."""
 
     def __init__(self, columns: np.ndarray, offsets: np.ndarray, shape: tuple[int, int]):
+        from scipy.sparse import csr_array
+
         self.shape = shape
         self.matrix = csr_array((np.ones(columns.size), columns, offsets), shape=shape)
 
@@ -42,13 +44,16 @@ class BipartiteGraph:
         offsets = np.searchsorted(entries, channels * np.arange(tokens + 1))
         return cls(entries % max(1, channels), offsets, (tokens, channels))
 
-    def wide(self) -> csr_array:
+    def wide(self) -> "csr_array":
         """Return the matrix with the smaller side as rows."""
         tokens, channels = self.shape
         return self.matrix if tokens <= channels else self.matrix.T.tocsr()
 
     def component_count(self) -> int:
         """Count the connected components."""
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import connected_components
+
         if 0 in self.shape:
             return sum(self.shape)
         tokens, channels = self.shape
@@ -73,6 +78,8 @@ class BipartiteGraph:
 
         def contract(x: np.ndarray) -> np.ndarray:
             return wide @ (tall @ x) - first * x.mean()
+
+        from scipy.sparse.linalg import LinearOperator, eigsh
 
         # pyright does not know that scipy builds a subclass from a function
         gram = LinearOperator((size, size), matvec=contract)  # pyright: ignore[reportCallIssue]
@@ -103,8 +110,10 @@ def is_within(graph: BipartiteGraph, bound: float) -> bool:
     return graph.second_eigenvalue() <= bound**2
 
 
-def _lanczos(wide: csr_array, most: int = 512, every: int = 8):
+def _lanczos(wide: "csr_array", most: int = 512, every: int = 8):
     """Yield the number of steps and the largest Ritz value orthogonal to the constant vector."""
+    from scipy.linalg import eigh_tridiagonal
+
     tall = wide.T.tocsr()
     size = len(wide.indptr) - 1
     basis = np.empty((most + 2, size))
