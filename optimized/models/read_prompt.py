@@ -118,9 +118,11 @@ class DecodingReader(Reader):
         """Read the prompt into a cache that shrinks to as many entries as are kept of it."""
         system, name = self.system, str(self.system.scorer)
         if system.scorer in SCORERS and system.scorer not in SCORES:
+            why = SCORERS[name].of_prompt_alone
+            why = "layers that share a budget shrink one by one" if system.shares_budget else why
             raise ValueError(
                 f"scorer of a system with an interval must be one of {', '.join(SCORES)}, got "
-                f"{name!r}: {SCORERS[name].of_prompt_alone}"
+                f"{name!r}: {why}"
             )
         one_of("scorer of a system with an interval", system.scorer, SCORES)
         scorer = SCORERS[name]

@@ -17,7 +17,7 @@ from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.eviction_cache import EvictionCache
 from optimized.models.prefill import Prefilled, Step
 from optimized.vector.scorers._padding import protected_ends
-from reference.contract.checks import must_be
+from reference.contract.checks import must_be, shaped
 from reference.contract.types import Positive, Scope, Whole
 
 
@@ -170,7 +170,7 @@ class Scorer:
             )
         layers, budgets = prompt.layers(), self.budgets(prompt, keep)
         read = (PromptLayer(n, *x.whole, prompt.valid, keep) for n, x in layers.items())
-        scored = tuple(map(self.scored, read))
+        scored = tuple(require_scored(self.name, self.scored(x), x.keys) for x in read)
         return Scores(scored, None if budgets is None else budgets[[*layers]])
 
     def scored(self, read: PromptLayer) -> Scored:
@@ -204,6 +204,18 @@ class Scorer:
     def budgets(self, prompt: Prefilled, keep: int) -> Tensor | None:
         """Return the budget of every layer of the model; None where the caller decides."""
         del prompt, keep
+
+
+def require_scored(name: str, scored: Scored, keys: Tensor) -> Scored:
+    """Return the scores of a layer; refuse those that a scorer of one's own returns otherwise."""
+    if not isinstance(scored, Scored):
+        raise TypeError(
+            f"scores of {name} must be Scored(scores, protected), got {type(scored).__name__}: if "
+            "nothing is protected, pass `torch.zeros_like(scores, dtype=torch.bool)`"
+        )
+    for part in Scored._fields:
+        shaped(f"{part} of {name}", getattr(scored, part), keys.shape[:-1])
+    return scored
 
 
 def options(function: Callable[..., Any]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ class Cake(SnapKV):
     budgeted = True
     least = 2
     sharing = "E-G42"
+    decodes = False
     colour = "#c9459b"
 
     def scored(self, read: PromptLayer) -> Scored:

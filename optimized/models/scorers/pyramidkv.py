@@ -17,7 +17,6 @@ class PyramidKV(SnapKV):
     budgeted = True
     sharing = "E-G32"
     decodes = False
-    of_prompt_alone = "it shares a budget among layers, which shrink one by one while decoding"
     colour = "#e08a1e"
 
     def budgets(self, prompt: Prefilled, keep: int) -> Tensor:
