@@ -46,12 +46,22 @@ class EvictionLayer(AttendingLayer):
         self.old: RaggedCache | None = None
         self.last: list[int] = []
         self.observe: Observer | None = None
+        self.when_attended: Callable[[], None] | None = None
+        """What to call once, after the next attention output."""
 
     def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
         """Add the new tokens, if any, and return the attention output over all entries left.
 
         There is no new token where a layer without keys of its own attends to this one.
         """
+        out = self.attention_output(query, valid, softmax)
+        if self.when_attended is not None:
+            (call, self.when_attended) = self.when_attended, None
+            call()
+        return out
+
+    def attention_output(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
+        """Add the new tokens, if any, and return the attention output over all entries left."""
         if self.arriving is not None:
             keys, values, hidden = self.append_arriving()
             if self.old is not None and softmax.plain:
@@ -354,8 +364,12 @@ class EvictionCache(AttendingCache):
 
     def whole_layers(self) -> list[EvictionLayer]:
         """Return the layers that see the whole text, if they still hold every token."""
-        layers = self.evictable()
-        if any(layer.evicted or not layer.is_initialized for layer in layers):
+        return [*self.whole_layers_but(()).values()]
+
+    def whole_layers_but(self, others: Collection[int]) -> dict[int, EvictionLayer]:
+        """Return these layers but for some, by their index."""
+        layers = {n: layer for n, layer in enumerate(self.evictable()) if n not in others}
+        if any(layer.evicted or not layer.is_initialized for layer in layers.values()):
             raise ValueError("cache must be filled and whole, got one that is empty or evicted")
         return layers
 

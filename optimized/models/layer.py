@@ -165,6 +165,15 @@ def require_own_keys(config: Any) -> None:
         )
 
 
+def layers_are_cut_early(config: Any) -> bool:
+    """Return whether a prompt is read in one call, in which no layer needs another one's keys."""
+    kinds = {type(layer).__name__ for layer in own_layers(config)}
+    sharing = getattr(config.get_text_config(decoder=True), "kv_sharing_modes", None)
+    return kinds <= {"DynamicLayer", "DynamicSlidingWindowLayer"} and not (
+        sharing or is_latent(config)
+    )
+
+
 def own_layers(config: Any) -> list[Any]:
     """Return the cache layers that `transformers` creates for a model.
 

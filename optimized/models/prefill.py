@@ -58,8 +58,7 @@ class Prefilled(NamedTuple):
 
     def layers(self) -> dict[int, EvictionLayer]:
         """Return the layers from which entries are evicted, by their index."""
-        layers = enumerate(self.cache.whole_layers())
-        return {index: layer for index, layer in layers if index not in self.exact}
+        return self.cache.whole_layers_but(self.exact)
 
 
 def prefill(

@@ -1,7 +1,8 @@
 """Read a prompt into a cache: a class for each kind of system."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -18,8 +19,8 @@ from optimized.models.decoding_cache import SCORES, DecodingTransformersCache
 from optimized.models.eviction_cache import EvictionCache
 from optimized.models.fastkvzip_gates import load_gates
 from optimized.models.hex import HexTransformersCache
-from optimized.models.layer import count_full_attention_layers
-from optimized.models.prefill import Prefilled, prefill, read
+from optimized.models.layer import count_full_attention_layers, layers_are_cut_early
+from optimized.models.prefill import Prefilled, Step, prefill, read
 from optimized.models.quantized import (
     QuantizedEvictionCache,
     QuantizedTransformersCache,
@@ -55,6 +56,19 @@ class Inputs(NamedTuple):
         return Inputs(self.ids[:, :-1], self.mask[:, :-1], extra)
 
 
+class Selected(NamedTuple):
+    """Which entries of some layers are kept."""
+
+    kept: dict[int, Tensor]
+    """A mask of each layer, by its index."""
+    scores: dict[int, Tensor]
+    """The scores of each layer, if codes need them."""
+    evicts: bool
+    """Whether there is anything to evict."""
+    short: dict[int, tuple[int, int]]
+    """For each row with too small a budget, this budget and the number of protected entries."""
+
+
 @dataclass
 class Reader:
     """A system with a prompt and the options of `compressed`; `read` returns the cache."""
@@ -82,14 +96,16 @@ class Reader:
         """Read the prompt into a full cache."""
         return self.prefill(self.inputs).cache
 
-    def prefill(self, inputs: Inputs, *scorers: Scorer) -> Prefilled:
-        """Return the result of `prefill`, watched by some scorers."""
+    def prefill(
+        self, inputs: Inputs, *scorers: Scorer, then: Sequence[Callable[[Step], None]] = ()
+    ) -> Prefilled:
+        """Return the result of `prefill`, watched by some scorers, and by others behind them."""
         read = prefill(
             self.model,
             inputs.ids,
             inputs.mask,
             chunk=self.chunk,
-            watch=[scorer.watch for scorer in scorers],
+            watch=[*(scorer.watch for scorer in scorers), *then],
             keep_queries=compares_queries(self.system, self.reading),
             **inputs.extra,
         )
@@ -213,18 +229,67 @@ class EvictingReader(Reader):
                 cache = EvictionCache(self.model.config)
                 cache.open = True
                 return cache
-        prompt = self.prefill(inputs, scorer)
-        scores, kept = self.evict(scorer, prompt)
+        selected: list[Selected] = []
+        cutting = [partial(self.cut_layer, scorer, inputs, selected)] if self.cuts(scorer) else []
+        prompt = self.prefill(inputs, scorer, then=cutting)
+        cache, every = prompt.cache, range(len(prompt.cache.evictable()))
+        if not cutting:
+            selected.append(self.select(scorer, prompt))
+        whole = prompt.valid if prompt.valid is not None else torch.ones_like(inputs.ids).bool()
+        kept = {n: mask for part in selected for n, mask in part.kept.items()}
+        if any(part.evicts for part in selected):
+            heads = cache.evictable()[0].whole[0].shape[1]
+            everything = whole[:, None].expand(-1, heads, -1)
+            masks = [kept.get(n, everything) for n in every]
+            if cutting:
+                cache.kept_of_prompt = [mask.cpu().clone() for mask in masks]
+            else:
+                cache.evict(masks, self.kv, self.exact)
+        short = {row: found for part in selected for row, found in part.short.items()}
+        warn_of_short_budgets(system, short, len(inputs.ids))
         if system.then is None:
-            return prompt.cache
-        paid = None if scores is None else [*zip(scores, kept, strict=True)]
+            return cache
+        paid = [(part.scores[n], kept[n]) for part in selected for n in part.scores]
         stored = store_of_kept(system)
-        return QuantizedEvictionCache(prompt.cache, paid, stored, self.reading, self.kv)
+        return QuantizedEvictionCache(cache, paid or None, stored, self.reading, self.kv)
 
-    def evict(self, scorer: Scorer, prompt: Prefilled) -> tuple[list[Tensor] | None, Tensor]:
-        """Evict entries; return the scores, if codes need them, and the mask of kept entries."""
+    def cuts(self, scorer: Scorer) -> bool:
+        """Return whether each layer is evicted as soon as it has been read."""
+        system, budget = self.system, self.ratio if self.keep is None else self.keep
+        alone = scorer.by_layer and system.scope != "model" and not system.shares_budget
+        at_once = (self.chunk or self.inputs.ids.shape[1]) >= self.inputs.ids.shape[1]
+        return (
+            alone
+            and at_once
+            and not isinstance(budget, Sequence)
+            and not compares_queries(system, self.reading)
+            and layers_are_cut_early(self.model.config)
+        )
+
+    def cut_layer(
+        self, scorer: Scorer, inputs: Inputs, selected: list["Selected"], step: Step
+    ) -> None:
+        """Evict from a layer once it has attended: the next layers do not need its entries."""
+        layer = step.cache.evictable()[step.layer]
+        if step.layer in self.exact:
+            return
+
+        def cut() -> None:
+            others = frozenset(range(len(step.cache.evictable()))) - {step.layer}
+            logits = torch.empty(0)
+            prompt = Prefilled(step.cache, step.valid, logits, inputs.ids, exact=others)
+            part = self.select(scorer, prompt)
+            if part.evicts:
+                layer.adopt(self.kv.evict(*layer.whole, part.kept[step.layer]))
+            scorer.memory.pop(step.layer, None)
+            selected.append(part)
+
+        layer.when_attended = cut
+
+    def select(self, scorer: Scorer, prompt: Prefilled) -> "Selected":
+        """Return the entries to keep of the layers of a prompt."""
         layers, counts = prompt.layers(), lengths(prompt).tolist()
-        heads = prompt.cache.whole_layers()[0].whole[0].shape[1]
+        heads = next(iter(layers.values())).whole[0].shape[1]
         valid = torch.ones_like(prompt.input_ids).bool() if prompt.valid is None else prompt.valid
         kept = valid[:, None].expand(len(layers), -1, heads, -1).clone()
         ratio, keep, layered = self.ratio, self.keep, None
@@ -249,13 +314,9 @@ class EvictingReader(Reader):
                 paid = paid or [scored.scores.clone() for scored in scores.scored]
                 for layer, scored in zip(paid, scores.scored, strict=True):
                     layer[rows] = scored.scores[rows]
-        warn_of_short_budgets(self.system, short, len(valid))
-        if scores is not None or self.system.then is not None:  # codes cannot hold padding
-            masks = dict(zip(layers, kept, strict=True))
-            whole = valid[:, None].expand(-1, heads, -1)
-            every = range(len(layers) + len(self.exact))
-            prompt.cache.evict([masks.get(n, whole) for n in every], self.kv, self.exact)
-        return paid, kept
+        evicts = scores is not None or self.system.then is not None  # codes cannot hold padding
+        masks = dict(zip(layers, kept, strict=True))
+        return Selected(masks, dict(zip(layers, paid or (), strict=False)), evicts, short)
 
 
 def budgets_of_heads(counts: list[int], ratio: Any, keep: Any) -> Tensor:

@@ -88,6 +88,8 @@ class Scorer:
     sharing: str | None = None
     """The erratum about its layer budgets as printed; None where it does not share the budget
     among layers."""
+    by_layer = True
+    """Whether a layer's scores need no other layer, and no second reading of the prompt."""
     gated = False
     """Whether it needs FastKVzip gates that were trained for the model."""
     negative = False

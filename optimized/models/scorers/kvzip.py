@@ -48,6 +48,7 @@ class KVzip(Scorer):
     takes = ("tokenizer", "prompt", "chunk", "sinks", "recent")
     functions = (optimized.kvzip,)
     scope = "model"
+    by_layer = False
     of_prompt_alone = "it makes the model repeat its prompt, and would have to repeat each answer"
     colour = "#2f6fd0"
 

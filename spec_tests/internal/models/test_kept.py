@@ -6,6 +6,8 @@ import pytest
 import torch
 
 import optimized
+from optimized.models.eviction_cache import EvictionCache, EvictionLayer
+from optimized.models.read_prompt import EvictingReader
 from spec_tests.accuracy import assert_equal
 from spec_tests.internal.models.random_model import (
     CHOSEN,
@@ -260,3 +262,40 @@ def test_snapkv_while_decoding_keeps_what_its_last_queries_look_at():
     for stop in range(TOKENS + 1, TOKENS + 9):
         logits_after(model, cache, ids[:, :stop], torch.ones(1, stop).long(), 1)
     assert torch.equal(cache.kept()[0][0].nonzero()[:, 1].view(2, -1), places)
+
+
+CUT = ("snapkv+hubkv", "h2o>gear", "knorm@layer", "snapkv+graphkv", "expected_attention", "random")
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma2"])
+@pytest.mark.parametrize("system", CUT)
+def test_a_layer_that_is_cut_when_it_was_read_holds_the_same(system, kind, monkeypatch):
+    model, given = attached_model(kind), inputs()
+    if kind == "gemma2" and system == "expected_attention":
+        pytest.skip("expected attention needs another scale")
+    cut = models.compressed(model, system, ratio=0.5, **given)
+    monkeypatch.setattr(EvictingReader, "cuts", lambda *_: False)
+    later = models.compressed(model, system, ratio=0.5, **given)
+    assert_equal(cut.kept(), later.kept())
+    assert cut.nbytes == later.nbytes
+    ids, mask = prompts(3)
+    assert_equal(
+        *(logits_after(model, x, ids, mask, 27 - x.get_seq_length()) for x in (cut, later))
+    )
+
+
+def test_a_prompt_is_never_held_whole(monkeypatch):
+    model, held = attached_model("llama"), []
+    ids = prompts()[0]
+    adopt = EvictionLayer.adopt
+
+    def noted(layer, left):
+        held.append(optimized.stored_bytes([x.layers for x in alive]))
+        adopt(layer, left)
+
+    alive = []
+    made = EvictionCache.__init__
+    monkeypatch.setattr(EvictionCache, "__init__", lambda x, c: (made(x, c), alive.append(x))[0])
+    monkeypatch.setattr(EvictionLayer, "adopt", noted)
+    cache = models.compressed(model, "knorm", ids, ratio=0.75)
+    assert max(held) < 0.7 * cache.full_nbytes
