@@ -40,7 +40,7 @@ PART = re.compile(r"<!-- (made|function) (\S+) -->\n.*?<!-- end -->", re.DOTALL)
 MARK = "As printed|In words|Corrected|From elsewhere|Ours"
 """Whether the formula of a docstring stands in the paper: the first words behind its ids."""
 UNSEARCHED = ["---", "search:", "  exclude: true", "---"]
-HEADING = re.compile(r"^### (?P<title>.+) \{ #(?P<id>E-[A-Z]\d+) \.(?P<weight>\w+) \}$")
+HEADING = re.compile(r'^### (?P<title>.+) <a id="(?P<id>E-[A-Z]\d+)" class="(?P<weight>\w+)"></a>$')
 # A sentence ends at a full stop that does not belong to an abbreviation or a number.
 SENTENCE = re.compile(r".*?(?<!\b[A-Z])(?<!Eq)(?<!Fig)(?<!Tab)(?<!App)(?<!\bvs)[.?!](?=\s|$)")
 

@@ -40,7 +40,7 @@ COPIES = {
     "LICENSE": ROOT / "LICENSE",
 }
 LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
-HEADING = re.compile(r"^##+ (.+?) \{ #(C\d+|E-[A-Z]\d+)\b[^}]*\}$", re.MULTILINE)
+HEADING = re.compile(r'^##+ (.+?) <a id="(C\d+|E-[A-Z]\d+)"[^>]*></a>$', re.MULTILINE)
 Vector = dict[str, Any]
 
 

@@ -107,8 +107,9 @@ def test_every_reading_is_an_erratum_that_is_explained_once_with_a_link_and_a_we
     errata = list[str]()
     for path in sorted((DOCS / "errata").glob("*.md")):
         for heading in re.findall(r"^### .*$", path.read_text(), re.MULTILINE):
-            ids = re.findall(r"\{ #(E-[A-Z]\d+) \.(?:numbers|convention|print) \}$", heading)
-            assert ids, f"{path.name}: `{heading}` ends with no {{ #id .weight }}"
+            weight = r'<a id="(E-[A-Z]\d+)" class="(?:numbers|convention|print)"></a>$'
+            ids = re.findall(weight, heading)
+            assert ids, f"{path.name}: `{heading}` ends with no anchor that has id and weight"
             errata += dict.fromkeys(ERRATUM.findall(heading))
             assert set(ids) <= {*errata}, heading
     assert len(errata) == len(set(errata))
