@@ -13,6 +13,7 @@ COMMENT = re.compile(r"^<!--.*?-->\n", re.DOTALL | re.MULTILINE)
 PICTURE = re.compile(r"!\[(.*?)\]\((?:\.\./)?figures/(\w+\.svg)\)(?:\{[^}]*\})?", re.DOTALL)
 LINK = re.compile(r"(?<!!)\[([^\]]+)\](?:\((?!attachment:)[^)]*\)|\[[\w.]+\])")
 DOWNLOAD = re.compile(r"^\[.*\]\(walk\.ipynb\).*$", re.MULTILINE)
+FOOTNOTE = re.compile(r"^\[\^\w+\]: .*\n?|\[\^\w+\]", re.MULTILINE)
 HEADING_ID = re.compile(r"^(#+ .*?) \{[^}]*\}$", re.MULTILINE)
 Cell = dict[str, Any]
 
@@ -42,7 +43,7 @@ def prose(text: str) -> Cell:
         attached[found[2]] = {"image/svg+xml": base64.b64encode(data).decode()}
         return f"![{found[1]}](attachment:{found[2]})"
 
-    text = PICTURE.sub(attach, COMMENT.sub("", text))
+    text = PICTURE.sub(attach, COMMENT.sub("", FOOTNOTE.sub("", text)))
     text = HEADING_ID.sub(r"\1", LINK.sub(r"\1", text)).strip()
     cell = dict(cell_type="markdown", metadata={}, source=text)
     return cell | dict(attachments=attached) if attached else cell
