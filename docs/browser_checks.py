@@ -321,9 +321,10 @@ def answered(walk, plain, kept, causal):
 
 def hexed(walk, bits=3, expander=1, heavy=1, recent=1):
     """Return codes and bytes at some settings of HEX; `expander` is the slider's position."""
-    density = (0, *range(3, SPAN + 1))[expander] / SPAN
+    tried = json.loads((DOCS / "js/walks.json").read_text())["hex"]["expanders"]
+    density = tried[expander]["degree"] / SPAN
     config = walk.config._replace(bits=bits, density=density, heavy=heavy / SPAN, recent=recent)
-    prompt = (x[:, :10] for x in (walk.queries, walk.keys, walk.values))
+    prompt = (x[:, :18].half() for x in (walk.queries, walk.keys, walk.values))
     cache = kv.hex_prefill(*prompt, config=config)
     (block,) = cache.blocks
     static = kv.expander_mask(SPAN, SPAN, density, near=not density)
@@ -334,7 +335,7 @@ def hexed(walk, bits=3, expander=1, heavy=1, recent=1):
     )
     entries = [codes.masked_fill(kept, KEPT).tolist() for codes in parts]
     sizes = kv.hex_bytes(cache)
-    return dict(entries=entries, bytes=[[str(x)] for x in (*sizes[:-1], sizes.total, 640)]), ()
+    return dict(entries=entries, bytes=[[str(x)] for x in (*sizes[:-1], sizes.total, 1152)]), ()
 
 
 TOKENS = """tokens => tokens.map(token => {
@@ -346,7 +347,7 @@ CHART = 0.5
 """The score at the top of the chart."""
 CELLS = """tables => tables.map(table => [...table.tBodies[0].rows].map(row =>
     [...row.querySelectorAll("td")].map(cell => cell.textContent)))"""
-SPAN, KEPT = 8, 255
+SPAN, KEPT = 16, 255
 """Tokens of HEX's walk that are compressed, channels of its heads together; no code of theirs."""
 
 

@@ -210,7 +210,7 @@ def labelled(
 def tiles(
     axes: Axes,
     columns: Sequence[str],
-    rows: Mapping[str, Sequence[str | None]],
+    rows: Mapping[Any, Sequence[str | None]],
     texts: Iterable[Sequence[str]] = (),
     **style: Any,
 ) -> None:

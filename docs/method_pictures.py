@@ -215,7 +215,7 @@ def graphkv_plane(axes: Axes, walk: SimpleNamespace) -> Told:
 
 @figure(2.8, HEX)
 def hex_bipartite(axes: Axes, walk: SimpleNamespace) -> Told:
-    words, mask, chosen = walk.words[:8], walk.expander, 1
+    words, mask, chosen = walk.words[:8], kv.expander_mask(8, 8, 0.375), 1
     shared = (mask & mask[chosen]).any(1)
     for token, channel in mask.nonzero().tolist():
         mine = token == chosen
@@ -243,9 +243,9 @@ def hex_bipartite(axes: Axes, walk: SimpleNamespace) -> Told:
 
 
 @figure(2.6, HEX)
-def hex_bad_mask(axes: Axes, walk: SimpleNamespace) -> Told:
+def hex_bad_mask(axes: Axes, _walk: SimpleNamespace) -> Told:
     half = ~torch.eye(4, dtype=torch.bool)
-    masks = {"expander": walk.expander, "two halves": torch.block_diag(half, half)}
+    masks = {"expander": kv.expander_mask(8, 8, 0.375), "two halves": torch.block_diag(half, half)}
     values = {name: torch.linalg.svdvals(mask.double()) for name, mask in masks.items()}
     ranks = [str(rank) for rank in range(1, 9)]
     drawing.bars(axes, ranks, values, "size")
@@ -265,11 +265,11 @@ def hex_bad_mask(axes: Axes, walk: SimpleNamespace) -> Told:
 
 @figure(2.0, HEX)
 def hex_row(axes: Axes, walk: SimpleNamespace) -> Told:
-    chosen, columns = 1, [str(channel) for channel in range(1, 9)]
-    kept = walk.joint[:, chosen].flatten().tolist()
+    chosen, columns = 8, [str(channel) for channel in range(1, 9)]
+    kept = walk.joint[0, chosen].tolist()
     coded = kv.quantise(walk.span[1].mT, walk.config.bits, walk.joint.mT)
-    codes = coded.codes[..., chosen].flatten().tolist()
-    exact, read = (x[:, chosen].flatten().tolist() for x in (walk.span[1], walk.by_channel))
+    codes = coded.codes[0, :, chosen].tolist()
+    exact, read = (x[0, chosen].tolist() for x in (walk.span[1], walk.by_channel))
     colours = [STRONG if on else WEAK for on in kept]
     waits, reads = ([f"{x:.2f}" for x in row] for row in (exact, read))
     marks = [x if on else f"#{code}" for x, on, code in zip(waits, kept, codes, strict=True)]
@@ -279,8 +279,9 @@ def hex_row(axes: Axes, walk: SimpleNamespace) -> Told:
     axes.set(xlabel="channel")
     legend({"waits": INK, "kept": STRONG, "coded": WEAK})
     return (
-        f"The key of “{walk.words[chosen]}”, eight channels, in three rows. Waiting in the buffer: "
-        f"{', '.join(waits)}. Stored, # for a code: {', '.join(marks)}. Read: {', '.join(reads)}.",
+        f"The key of “{walk.words[chosen]}” in the first head, in three rows. Waiting in the "
+        f"buffer: {', '.join(waits)}. Stored, # for a code: {', '.join(marks)}. Read: "
+        f"{', '.join(reads)}.",
         f"A recent token waits whole. Once its block is full, the mask keeps {sum(kept)} entries, "
         f"and the others become codes of {walk.config.bits} bits.",
     )
@@ -323,17 +324,18 @@ def hex_mass(axes: Axes, walk: SimpleNamespace) -> Told:
     even = kv.attention_mass(blank, blank)
     label = "if attention were even"
     axes.plot(range(len(words)), even, "o:", color=INK, markersize=4, label=label)
-    for word, colour in zip(axes.set_xticks(range(len(words)), words), colours, strict=True):
-        word.label1.set_color(colour)
+    drawing.under(axes, words)
+    for word, colour in zip(axes.get_xticklabels(), colours, strict=True):
+        word.set_color(colour)
     axes.set(ylabel="attention mass")
     axes.legend()
     legend({"heavy hitter": STRONG, "recent": INK, "neither": WEAK})
     return (
-        f"Attention mass of eight words: {most(words, walk.mass, 8)}. Heavy: "
+        f"Attention mass of {len(words)} words: {most(words, walk.mass, 5)}. Heavy: "
         f"{listed(words, heavy)}; recent: {listed(words, recent)}. Under even attention it falls "
         f"from {even[0]:.2f} to {even[-1]:.2f}.",
-        "The heaviest word and the last one are kept whole. Early words are heavy in part because "
-        "more queries attend to them.",
+        "The heaviest word, the sink, and the last one are kept whole. Other early words are "
+        "heavier than late ones in part because more queries attend to them.",
     )
 
 

@@ -177,18 +177,16 @@ def graphkv_needles(axes: Axes, page: SimpleNamespace) -> Told:
 
 @figure(2.4, HEX)
 def hex_lists(axes: Axes, walk: SimpleNamespace) -> Told:
-    lists = kv.to_csr(walk.expander)
-    mask = walk.expander.tolist()
+    small = kv.expander_mask(8, 8, 0.375)
+    lists, mask = kv.to_csr(small), small.tolist()
     channels = [str(at) for at in range(8)]
-    rows = {
-        word: [STRONG if on else None for on in row]
-        for word, row in zip(walk.words, mask, strict=False)
-    }
+    rows = {at: [STRONG if on else None for on in row] for at, row in enumerate(mask)}
     texts = [[at if on else "" for at, on in zip(channels, row, strict=True)] for row in mask]
     drawing.tiles(axes, channels, rows, texts, weight="bold", size=8)
+    axes.set_yticks(range(8), walk.words[:8])
     axes.set(xlabel="channel")
     return (
-        f"The expander of the walk, 8 tokens by 8 channels. Offsets {lists.offsets.tolist()}, "
+        f"An expander of 8 tokens by 8 channels. Offsets {lists.offsets.tolist()}, "
         f"channels {lists.columns.tolist()}.",
         "Only the numbers in the tiles are stored, row after row, and the place where each row "
         "begins.",

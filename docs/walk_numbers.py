@@ -13,8 +13,10 @@ import reference as kv
 from optimized._atomic_files import write_atomically
 
 FILE = DOCS / "js/walks.json"
-SPAN = 8
+SPAN = 16
 """Tokens of HEX's walk that are compressed, and channels of its two heads together."""
+DEGREES = (0, 3, 4, 6, 8, 12, 16)
+"""What its expander can be set to keep of a token."""
 
 
 def numbers() -> dict[str, Any]:
@@ -27,7 +29,7 @@ def numbers() -> dict[str, Any]:
         "hubkv": {name: plain(getattr(hubkv, name)) for name in scored},
         "graphkv": {name: plain(getattr(graphkv, name)) for name in scored},
         "hex": {name: plain(getattr(hex_walk, name)) for name in scored[:4]}
-        | {"expanders": [expander(degree) for degree in (0, *range(3, SPAN + 1))]},
+        | {"expanders": [expander(degree) for degree in DEGREES]},
     }
 
 

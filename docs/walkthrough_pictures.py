@@ -293,12 +293,13 @@ def graphkv_walk_answer(axes: Axes, walk: SimpleNamespace) -> Told:
 
 @figure(page=HEX)
 def hex_walk_attend(axes: Axes, walk: SimpleNamespace) -> Told:
-    words = walk.words[: walk.weights.shape[-1]]
-    said = attended(axes, words, ("first head", "second head"), walk.weights[:, -1], HEADS)
+    words, asking = walk.words[: walk.weights.shape[-1]], 9
+    names = ("first head", "second head")
+    said = attended(axes, words, names, walk.weights[:, asking], HEADS)
     return (
-        f"Attention of the query of “{words[-1]}”. {said}",
-        f"Both heads of “{words[-1]}” attend mostly to “the”. One query does not decide what is "
-        "kept: the attention mass adds up all queries.",
+        f"Attention of the query of “{words[asking]}”. {said}",
+        f"Both heads look at the sink “{words[0]}”. The first head also finds what is Ben's, the "
+        "second the things. Words after the query are not seen.",
     )
 
 
@@ -308,27 +309,30 @@ def hex_walk_score(axes: Axes, walk: SimpleNamespace) -> Told:
     paired(axes, words, {"attention mass": walk.mass}, "", [INK])
     return (
         f"Attention mass: {most(words, walk.mass, len(words))}.",
-        f"“{words[0]}” has the largest mass. Early words have an advantage, because more queries "
-        "attend to them.",
+        f"All queries look at “{words[0]}”, the sink, so its mass is the largest by far. Early "
+        "words have an advantage, because more queries see them.",
     )
 
 
-@figure(3.0, HEX)
+@figure(4.2, HEX)
 def hex_walk_retain(axes: Axes, walk: SimpleNamespace) -> Told:
-    rows, said = {}, []
+    names, rows, said = [], [], []
     for word, kept, whole in zip(walk.words, walk.expander, walk.dynamic.tolist(), strict=False):
-        shades = [STRONG if whole or on else WEAK for on in kept]
-        rows[f"{word}, whole row" if whole else word] = shades
+        rows.append([STRONG if whole or on else WEAK for on in kept])
+        names.append(f"{word}, whole row" if whole else word)
         channels = numbers((kept.nonzero().flatten() + 1).tolist(), "d")
         said.append(f"“{word}” {'all' if whole else channels}")
-    drawing.tiles(axes, [str(channel) for channel in range(1, 1 + walk.expander.shape[1])], rows)
-    axes.set(xlabel="channel")
+    columns = [str(channel) for channel in range(1, 1 + walk.expander.shape[1])]
+    drawing.tiles(axes, columns, dict(enumerate(rows)))
+    axes.set_xticks(range(len(columns)), columns, rotation=0, ha="center")
+    axes.set_yticks(range(len(names)), names)
+    axes.set(xlabel="channel: 1 to 8 of the first head, 9 to 16 of the second")
     legend({"kept": STRONG, "becomes a code": WEAK})
     return (
         "What is kept of each word: whole rows by the heavy-hitter and recent masks, the other "
         f"entries by the expander. Channels: {'; '.join(said)}.",
-        "The expander keeps equally many entries of every word and every channel. A heavy hitter "
-        "and the last word are kept whole.",
+        "The expander keeps equally many entries of every word and every channel. The sink and the "
+        "last word are kept whole.",
     )
 
 
@@ -339,29 +343,34 @@ def hex_walk_channel(axes: Axes, walk: SimpleNamespace) -> Told:
     for code in range(2**walk.config.bits):
         axes.axhline(low + code * step, color=INK, linewidth=0.5, linestyle=":")
         axes.annotate(str(code), (len(words) - 0.4, low + code * step), va="center", color=INK)
-    axes.plot(range(len(words)), walk.channel, "o", color=INK, fillstyle="none", label="key")
+    restored, top = walk.by_channel[0, :, 0], low + 9 * step
+    shown = walk.channel.clamp(max=top)
+    axes.plot(range(len(words)), shown, "o", color=INK, fillstyle="none", label="key")
     kept, rest = (mask.nonzero().flatten().tolist() for mask in (walk.kept, ~walk.kept))
-    axes.plot(kept, walk.restored[kept], ".", color=STRONG, label="kept")
-    axes.plot(rest, walk.restored[rest], ".", color=WEAK, label="restored from its code")
+    axes.plot(kept, shown[kept], ".", color=STRONG, label="kept")
+    axes.plot(rest, restored[rest], ".", color=WEAK, label="restored from its code")
+    for at in (walk.channel > top).nonzero().flatten().tolist():
+        far = f"{float(walk.channel[at]):.0f}, far above"
+        axes.annotate(far, (at + 0.3, top), va="center", color=INK)
     axes.set(xlim=(-0.5, len(words)))
     drawing.under(axes, words)
     drawing.above(axes, 3)
     told = "; ".join(
         f"“{words[at]}” {float(walk.channel[at]):.2f} as {int(walk.coded.codes[at])}, restored to "
-        f"{float(walk.restored[at]):.2f}"
+        f"{float(restored[at]):.2f}"
         for at in rest
     )
     return (
         f"Codes are steps of {step:.2f} from {low:.2f}: {told}. The others are kept.",
-        "Kept keys are exact. Each other key becomes the nearest code, so it is wrong by at most "
-        f"half a step, {step / 2:.2f}.",
+        "Kept keys are exact, the sink among them. Each other key becomes the nearest code, so "
+        f"it is wrong by at most half a step, {step / 2:.2f}.",
     )
 
 
 @figure(1.7, HEX)
 def hex_walk_stream(axes: Axes, walk: SimpleNamespace) -> Told:
     rows, texts, said = {}, [], []
-    for name, cache in (("After the prompt", walk.prompt), ("six words later", walk.cache)):
+    for name, cache in (("After the prompt", walk.prompt), ("14 words later", walk.cache)):
         blocks = [block.dynamic.shape[-1] for block in cache.blocks]
         waiting = cache.residual_keys.shape[-2]
         texts.append([str(at) for at, length in enumerate(blocks, 1) for _ in range(length)])
@@ -369,7 +378,9 @@ def hex_walk_stream(axes: Axes, walk: SimpleNamespace) -> Told:
         rows[name.lower()] = [*shown, *[None] * (len(walk.words) - len(shown))]
         lengths = " and ".join(map(str, blocks))
         said.append(f"{name}: compressed blocks of {lengths} words, {waiting} words waiting")
-    drawing.tiles(axes, walk.words, rows, texts, weight="bold")
+    drawing.tiles(axes, walk.words, rows, texts, weight="bold", size=7)
+    ends = (0, 15, 17, 31)
+    axes.set_xticks(ends, [walk.words[at] for at in ends])
     legend({"compressed, with the number of its block": WEAK, "waits": INK})
     return (
         f"{'; '.join(said)}.",
@@ -378,15 +389,20 @@ def hex_walk_stream(axes: Axes, walk: SimpleNamespace) -> Told:
     )
 
 
-@figure(1.4, HEX)
+@figure(1.9, HEX)
 def hex_walk_answer(axes: Axes, walk: SimpleNamespace) -> Told:
-    outputs = {"HEX": walk.masked, "quantised alone": walk.unmasked}
-    off = {name: float((output - walk.whole).norm()) for name, output in outputs.items()}
+    no_expander, no_rows = {"density": 0.0}, {"heavy": 0.0, "recent": 0}
+    off = {
+        "HEX": walk.error(),
+        "no expander": walk.error(**no_expander),
+        "no whole rows": walk.error(**no_rows),
+        "codes alone": walk.error(**no_expander, **no_rows),
+    }
     drawing.labelled(axes, [*off], {"error": [*off.values()]}, [INK], ".3f")
     axes.set(xlabel="distance from the output over the whole cache")
     said = ", ".join(f"{name} {number:.3f}" for name, number in off.items())
     return (
         f"Distance from the output over the whole cache: {said}.",
-        f"The entries that the masks keep reduce the error of quantisation to "
-        f"{off['HEX'] / off['quantised alone']:.0%} of what it is without them.",
+        "Both masks make the error of this toy smaller, the whole rows more than the expander. "
+        f"Together they reduce it to {off['HEX'] / off['codes alone']:.0%}.",
     )

@@ -8,6 +8,8 @@ export const walks = await (await fetch(new URL("walks.json", import.meta.url)))
 const lengths = (x) => (Array.isArray(x) ? [x.length, ...lengths(x[0])] : [])
 /** Nested lists as a tensor in float32. */
 export const floats = (x) => tensor("float32", lengths(x), x)
+/** Nested lists as a tensor in half precision. */
+export const halves = (x) => tensor("float16", lengths(x), x)
 /** Nested lists as a tensor of marks. */
 export const marks = (x) => tensor("bool", lengths(x), x)
 

@@ -1,21 +1,21 @@
 import * as kv from "./kv.js"
 import {
-  bar_table, chosen, fixed, flag, floats, html, legend, listed, lookout, marks, move, quoted, svg,
+  bar_table, chosen, fixed, flag, halves, html, legend, listed, lookout, marks, move, quoted, svg,
   three, two, walks
 } from "./interface.js"
 
-// The walk's cache after the prompt: a block of eight words is compressed, two words wait.
-const [SPAN, PROMPT] = [8, 10]
+// The walk's cache after the prompt: a block of sixteen words is compressed, two words wait.
+const [SPAN, PROMPT, WIDTH] = [16, 18, 8]
 const words = walks.hex.words.slice(0, PROMPT)
 const { expanders } = walks.hex
-const part = (x, start, end) => floats(x.map((head) => head.slice(start, end)))
+const part = (x, start, end) => halves(x.map((head) => head.slice(start, end)))
 const [Q, K, V] = [walks.hex.queries, walks.hex.keys, walks.hex.values]
 const [keys, values] = [K, V].map((x) => part(x, 0, PROMPT))
 const mass = kv.attention_mass({ queries: part(Q, 0, SPAN), keys: part(K, 0, SPAN) })
 const query = part(Q, PROMPT - 1, PROMPT)
 const exact = kv.bytes_of(keys, values)
 const SIDES = ["Keys", "Values"]
-const none = (...shape) => kv.tensor("float32", shape, [])
+const none = (dtype, ...shape) => kv.tensor(dtype, shape, [])
 
 /** What is stored of the span, and how far that moves the output of the last query. */
 function computed({ bits, expander, heavy, recent }) {
@@ -30,14 +30,15 @@ function computed({ bits, expander, heavy, recent }) {
     residual_keys: residual.keys,
     residual_values: residual.values,
     residual_mass: kv.attention_mass({ queries: part(Q, SPAN, PROMPT), keys, span: PROMPT - SPAN }),
-    mass: none(0), original_keys: none(2, 0, 4), original_values: none(2, 0, 4),
+    mass: none("float32", 0),
+    original_keys: none("float16", 2, 0, WIDTH), original_values: none("float16", 2, 0, WIDTH),
   }
   /** Attention errors, where these entries are kept. */
   const errors = (kept) => {
     const restored = kv.kcvt({ ...span, bits, kept })
     const [k, v] = ["keys", "values"].map((side) => {
       const rest = kv.nested(residual[side])
-      return floats(kv.nested(restored[side]).map((head, h) => [...head, ...rest[h]]))
+      return halves(kv.nested(restored[side]).map((head, h) => [...head, ...rest[h]]))
     })
     const moved = { queries: query, keys, values, compressed_keys: k, compressed_values: v }
     return kv.attention_error(moved).data
@@ -54,7 +55,7 @@ function groups(side, x, kept, bits) {
   const rows = [kv.nested(x), kv.nested(kept)].map((heads) =>
     heads[0].map((_, t) => heads.flatMap((head) => head[t]))) // a row for each token
   const [X, aside] = side ? rows : rows.map((rows) => rows[0].map((_, c) => rows.map((row) => row[c])))
-  const { codes, steps, minima } = kv.quantise({ x: floats(X), bits, kept: marks(aside) })
+  const { codes, steps, minima } = kv.quantise({ x: halves(X), bits, kept: marks(aside) })
   const restored = kv.nested(kv.dequantise({ codes, steps, minima }))
   const each = Array.from({ length: 2 ** bits }, (_, c) => c)
   const all = kv.tensor("uint8", [SPAN, each.length], X.map(() => each))
@@ -115,7 +116,7 @@ const tables = [0, 1].map(entries)
 
 // ---- The group that is looked at: its numbers on the grid of its codes ----
 
-const drawing = svg("svg", { viewBox: "0 0 420 230", "aria-hidden": "true" })
+const drawing = svg("svg", { viewBox: "0 0 420 240", "aria-hidden": "true" })
 const title = html("figcaption")
 const told = html("p", { class: "move-detail", "aria-live": "polite" })
 
@@ -127,7 +128,7 @@ function draw_group() {
   const names = side ? x.map((_, c) => `${c + 1}`) : words.slice(0, SPAN)
   const [low, high] = [Math.min(...x, ...coded), Math.max(...x, ...coded)]
   const at = (value) => 195 - (180 * (value - low)) / (high - low || 1)
-  const across = (j) => 40 + 47 * j
+  const across = (j) => 24 + 24 * j
   const rest = x.map((_, j) => j).filter((j) => !kept[j])
   // each code has a line, and a number where that has room
   const room = Math.ceil((12 * (levels.length - 1)) / (at(levels[0]) - at(levels.at(-1))))
@@ -141,9 +142,10 @@ function draw_group() {
       svg("line", { class: "level", x1: 15, y1: at(level), x2: 390, y2: at(level) }),
       c % room === 0 ? svg("text", { class: "code", x: 396, y: at(level) + 4 }, String(c)) : "",
     ]),
-    ...names.map((name, j) => svg("text", { x: across(j), y: 224, "text-anchor": "middle" }, name)),
+    ...names.map((name, j) => svg("text", { "text-anchor": "end",
+      transform: `translate(${across(j) + 4}, 212) rotate(-50)` }, name)),
     ...rest.map((j) => svg("line", { class: "off", ...off(j) })),
-    ...x.map((value, j) => svg("circle", { cx: across(j), cy: at(value), r: 5,
+    ...x.map((value, j) => svg("circle", { cx: across(j), cy: at(value), r: 4.5,
       class: !kept[j] ? "number" : found.dynamic[side ? i : j] ? "whole" : "kept" })),
     ...rest.map((j) => svg("circle", { class: "restored", cx: across(j), cy: at(coded[j]), r: 3 })))
   const group = side ? `the values of “${words[i]}”` : `channel ${i + 1} of the keys`
