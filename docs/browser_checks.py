@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from html import unescape
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from random import Random
 from shutil import which
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urldefrag, urlencode, urljoin, urlsplit
@@ -280,8 +281,9 @@ def attributes(name: str, page: str) -> set[str]:
 # The interactive pages show what the reference computes, at the settings of their sliders
 
 
-def hubkv(walk, ratio=0.75, **settings):
+def hubkv(walk, ratio=0.75, prompt=1, **settings):
     """Return what is kept and read at some settings of HubKV, and the scores."""
+    walk = walk if prompt == 1 else examples(DOCS / "hubkv/move.md")
     refined = kv.hubkv_refine(walk.scores, ratio, walk.protected, **settings)
     kept, plain = (
         kv.retain(scores, walk.protected, ratio=ratio, scope="layer")
@@ -417,3 +419,20 @@ def test_an_interactive_page_shows_what_the_reference_computes(page, address, pa
     page.keyboard.press("ArrowLeft")
     assert page.locator(".move-detail").inner_text() == start
     assert not complaints
+
+
+def test_all_sliders_of_hubkv_s_page_together_show_what_the_reference_computes(page, address):
+    walk, draw = examples(DOCS / "hubkv/walk.md"), Random(0)
+    for prompt in 6 * [1, 2]:
+        page.goto(f"{address}hubkv/move/")
+        page.get_by_label("Prompt").select_option(str(prompt))
+        settings = {"prompt": prompt}
+        for slider in page.locator('input[type="range"]').all():
+            low, high, step = (float(slider.get_attribute(x) or 0) for x in ("min", "max", "step"))
+            at = low + draw.randint(0, round((high - low) / step)) * step
+            settings[str(slider.get_attribute("name"))] = int(at) if step == 1 else round(at, 2)
+            slider.fill(f"{at:.2f}")
+        (said, scores), (expected, right) = tokens_shown(page), hubkv(walk, **settings)
+        assert said == expected, settings
+        torch.testing.assert_close(scores, right)
+        assert dict(parse_qsl(urlsplit(page.url).query)).get("prompt", "1") == str(prompt)

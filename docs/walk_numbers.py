@@ -1,7 +1,8 @@
 """Write the numbers of the walks for the interactive pages: `python docs/walk_numbers.py`.
 
-docs/js/walks.json has the words, keys and scores that the examples of the three walks define, and
-the expander masks of HEX at each degree. docs/js/kv.js computes the rest in the browser.
+docs/js/walks.json has the words, keys and scores that the examples of the three walks define, those
+of HubKV's interactive page, and the expander masks of HEX at each degree. docs/js/kv.js computes
+the rest in the browser.
 """
 
 import json
@@ -21,12 +22,12 @@ DEGREES = (0, 3, 4, 6, 8, 12, 16)
 
 def numbers() -> dict[str, Any]:
     """Return the numbers of each walk, tensors as nested lists."""
-    hubkv, graphkv, hex_walk = (
-        examples(DOCS / f"{x}/walk.md") for x in ("hubkv", "graphkv", "hex")
-    )
+    pages = ("hubkv/walk", "hubkv/move", "graphkv/walk", "hex/walk")
+    hubkv, fact, graphkv, hex_walk = (examples(DOCS / f"{page}.md") for page in pages)
     scored = ("words", "keys", "values", "queries", "scores", "protected")
     return {
         "hubkv": {name: plain(getattr(hubkv, name)) for name in scored},
+        "fact": {name: plain(getattr(fact, name)) for name in scored},
         "graphkv": {name: plain(getattr(graphkv, name)) for name in scored},
         "hex": {name: plain(getattr(hex_walk, name)) for name in scored[:4]}
         | {"expanders": [expander(degree) for degree in DEGREES]},

@@ -98,6 +98,23 @@ function checkbox(name, { label, value }) {
   }
 }
 
+/** A list of which one entry is chosen: `options` has the text of each value. */
+function choice(name, { label, options, value }) {
+  const id = `move-${name}`
+  const entries = Object.entries(options).map(([value, text]) => html("option", { value }, text))
+  const input = html("select", { id, name }, ...entries)
+  return {
+    row: html("div", { class: "move-setting move-choice" }, html("label", { for: id }, label), input),
+    value: () => input.value,
+    position: () => input.value,
+    set: (wanted) => (input.value = wanted in options ? wanted : value),
+    show: () => {},
+  }
+}
+
+const control = (name, given) =>
+  ("min" in given ? slider : "options" in given ? choice : checkbox)(name, given)
+
 /**
  * Put the settings and `parts` in the place of the static figure. `draw` is called with the values of
  * the settings now and at each change, and returns the sentences that sum the picture up. What the
@@ -105,7 +122,7 @@ function checkbox(name, { label, value }) {
  */
 export function move(settings, parts, draw) {
   const controls = Object.entries(settings).map(([name, given]) =>
-    [name, ("min" in given ? slider : checkbox)(name, given), given.value])
+    [name, control(name, given), given.value])
   const reset = html("button", { type: "reset", class: "md-button move-button" }, "As in the walk")
   const form = html("form", { class: "move-settings", "aria-label": "Settings" },
     ...controls.map(([, control]) => control.row), reset)
@@ -172,28 +189,30 @@ export function token_columns(title, row, words, look, method) {
     const checked = look.at().row === row && look.at().i === i
     const radio = html("input", { type: "radio", name: "move-token", checked })
     const [before, after] = [html("i", { class: "before" }), html("i", { class: "after" })]
+    const said = html("span", { class: "word" }, word)
     const label = html("label", { class: "move-token" }, radio,
       html("span", { class: "bars", "aria-hidden": "true" }, before, after),
-      html("span", { class: "word" }, word),
+      said,
       html("span", { class: "stays by-method", "aria-hidden": "true" }),
       html("span", { class: "stays by-rank", "aria-hidden": "true" }))
     radio.addEventListener("change", () => look.choose({ row, i }))
     label.addEventListener("mouseenter", () => look.pass({ row, i }))
     label.addEventListener("mouseleave", () => look.pass(null))
-    return { label, radio, before, after }
+    return { label, radio, before, after, said }
   })
   const names = ["", "", method, "Top-K"].map((text) => html("span", {}, text))
   const root = html("fieldset", { class: "move-tokens" }, html("legend", {}, title),
     html("div", { class: "columns", style: `--columns: ${words.length}` },
       html("div", { class: "names", "aria-hidden": "true" }, ...names),
       ...columns.map(({ label }) => label)))
-  /** Show the tokens: heights in shares of the chart, classes, and the state in words. */
+  /** Show the tokens: heights in shares of the chart, classes, the state in words, another word. */
   const show = (tokens) => {
-    for (const [i, { before, after, classes, state }] of tokens.entries()) {
+    for (const [i, { before, after, classes, state, word = words[i] }] of tokens.entries()) {
       const column = columns[i]
+      column.said.textContent = word
       column.before.style.setProperty("--share", before)
       column.after.style.setProperty("--share", after)
-      column.radio.setAttribute("aria-label", `${words[i]}, ${state}`)
+      column.radio.setAttribute("aria-label", `${word}, ${state}`)
       flag(column.label, classes)
     }
   }
@@ -208,17 +227,21 @@ export const legend = (...entries) =>
 /** A sentence or two on what is looked at. */
 export const detail = () => html("p", { class: "move-detail", "aria-live": "polite" })
 
-/** A table with a bar in each cell; `show` takes rows of { name, numbers } and the longest number. */
+/**
+ * A table with a bar in each cell. `show` takes rows of { name, numbers }, the longest number, and
+ * other headings.
+ */
 export function bar_table(caption, headings, say) {
-  const body = html("tbody")
+  const [head, body] = [html("tr"), html("tbody")]
   const table = html("table", { class: "move-table" }, html("caption", {}, caption),
-    html("thead", {}, html("tr", {}, ...headings.map((text) => html("th", { scope: "col" }, text)))),
-    body)
+    html("thead", {}, head), body)
   const cell = (x, longest) =>
     html("td", {}, html("div", {}, html("span", {}, say(x)),
       html("i", { style: `--share: ${x / longest}` })))
-  const show = (rows, longest) =>
+  const show = (rows, longest, titles = headings) => {
+    head.replaceChildren(...titles.map((text) => html("th", { scope: "col" }, text)))
     body.replaceChildren(...rows.map(({ name, numbers }) =>
       html("tr", {}, html("th", { scope: "row" }, name), ...numbers.map((x) => cell(x, longest)))))
+  }
   return { root: table, show }
 }
