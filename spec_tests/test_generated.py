@@ -4,12 +4,16 @@ import pytest
 
 from spec_tests.index import source_equations
 from spec_tests.program import NotSupported
-from spec_tests.vectors.judge import generated_vectors, judge_trace, judge_vector, traces
+from spec_tests.vectors.judge import (
+    generated_lines,
+    generated_vectors,
+    judge_trace,
+    judge_vector,
+    traces,
+)
 
 spec = pytest.mark.spec
-FUNCTIONS = [
-    pytest.param(name, marks=spec(*source_equations(name))) for name in generated_vectors()
-]
+FUNCTIONS = [pytest.param(name, marks=spec(*source_equations(name))) for name in generated_lines()]
 TRACES = [
     pytest.param(tuple(case["functions"]), case, id=case["id"], marks=spec(*case["spec"]))
     for case in traces()
@@ -18,7 +22,7 @@ TRACES = [
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_gives_the_results_of_the_generated_vectors(impl, name, record_property):
-    vectors, reasons = generated_vectors()[name], list[str]()
+    vectors, reasons = generated_vectors(name), list[str]()
     for vector in vectors:
         try:
             judge_vector(impl, vector)

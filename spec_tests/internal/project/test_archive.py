@@ -105,7 +105,7 @@ def test_a_function_gets_vectors_of_results_and_of_refusals(name):
 def test_long_vectors_and_traces_made_anew_are_the_committed_ones():
     """A function with a long axis has a long vector, its first call, or agreement."""
     for name in INPUTS.keys() - BY_AGREEMENT.keys():
-        ids = {vector["id"]: vector["inputs"] for vector in generated_vectors().get(name, [])}
+        ids = {vector["id"]: vector["inputs"] for vector in generated_vectors(name)}
         first = next(long_inputs(name), None)
         committed = ids.get(f"{name.replace('_', '-')}-long-1")
         assert committed == (first and as_inputs(first)), f"generate --long for {name}"
