@@ -7,6 +7,7 @@ An exercise is solved if its values are right on ordinary input, where numbers t
 one element, and if the call leaves its arguments unchanged. Refusals of bad input do not count.
 """
 
+import ast
 import json
 import sys
 import traceback
@@ -31,12 +32,14 @@ from spec_tests.report import report_data, terminal
 from spec_tests.report.fault_diagnosis import CHANGES
 from spec_tests.tests_by_function import functions_of_test
 
-COUNTED = (None, "ties", "single")
+COUNTED = (None, "", "ties", "single")
 """The edges at which an exercise must be right; without an edge input is ordinary."""
 EXAMPLES = 30
 """Examples of a law: they detect nearly all mutants, see `spec_tests.conftest.PART`."""
-ENOUGH = 4
-"""The failed tests after which a function is not tested further: a card shows one input."""
+WIDE = 96
+"""Characters of the rows of a picture; wider ones are left out."""
+ENOUGH, SHORT = 4, 400
+"""The failed tests after which a function is not tested further, or one if its program is short."""
 NOT_BEGUN, SOLVED, WRONG = "not begun", "solved", "wrong"
 BUT = """
 "solved, but not ..." counts as solved: an exercise leaves this edge out, the specification asks
@@ -93,11 +96,44 @@ def mark_module(module: ModuleType, names: Sequence[str]) -> int:
         first = counting_failures(cards[name])[0]
         least = cards[name] | {"failures": [first | {"claims": first["claims"][:1]}]}
         _, _, *card = terminal.card_lines(least)  # without its count of tests
-        print(f"\n{name} is wrong", *(line for line, _ in card), sep="\n")
+        rows = picture(first["claims"][0])
+        print(f"\n{name} is wrong", *(line for line, _ in card), *rows, sep="\n")
     left = [name for name in names if not states[name].startswith(SOLVED)]
     after = f"; next: {left[0]}" if left else ""
     print(f"\n{len(names) - len(left)} of {len(names)} solved{after}")
     return pytest.ExitCode.TESTS_FAILED if wrong else pytest.ExitCode.OK
+
+
+def picture(claim: report_data.Data) -> Iterator[str]:
+    """Yield the first wrong row beside the arguments that are as long, and marks below it."""
+    call: Any = ast.parse(claim["snippet"]).body[-1]  # print(module.function(...))
+    texts = {word.arg: ast.unparse(word.value) for word in call.value.args[0].keywords}
+    texts |= {name: claim[name] for name in ("expected", "got")}
+    rows = {name: rows_of(text) for name, text in texts.items()}
+    expected, got = rows["expected"], rows["got"]
+    at = next((i for i, row in enumerate(expected) if row not in got[i : i + 1]), 0)
+    size = len(expected), len(expected[at]) if expected else 0
+    alike = {name: x[at] for name, x in rows.items() if x and (len(x), len(x[at])) == size}
+    if {"expected", "got"} <= alike.keys():
+        marks = ["^" * (x != y) for x, y in zip(expected[at], got[at], strict=True)]
+        lines = {f"row {at}": range(size[1]), **alike, "": marks}
+        table = [[name, *map(cell, row)] for name, row in lines.items()]
+        widths = [max(map(len, column)) + 2 for column in zip(*table, strict=True)]
+        for row in ["", *table] if sum(widths) < WIDE else []:
+            yield "     " * bool(row) + "".join(map(str.ljust, row, widths)).rstrip()
+
+
+def rows_of(text: str) -> list[list[Any]]:
+    """Return the rows of a tensor that is written out, and no rows of anything else."""
+    if not (text.startswith("torch.tensor([") and text.endswith(")")):
+        return []
+    x = eval(text, {"torch": torch})
+    return x.flatten(0, -2).tolist() if x.ndim > 1 else [x.tolist()]
+
+
+def cell(x: object) -> str:
+    """Return a mark as # or a dot, and a number in six digits."""
+    return "#" if x is True else "." if x is False else x if isinstance(x, str) else f"{x:g}"
 
 
 def state_of(card: report_data.Data) -> str:
@@ -143,7 +179,7 @@ def cards_of_run(module: ModuleType, names: list[str]) -> dict[str, report_data.
 
 
 class EnoughFailures:
-    """A pytest plugin that skips the tests of a function of which some have failed."""
+    """A pytest plugin that skips the tests of a function that is wrong on a short input."""
 
     def __init__(self):
         self.failures = Counter[str]()
@@ -153,11 +189,14 @@ class EnoughFailures:
         if any(self.failures[name] >= ENOUGH for name in functions_of_test(item)):
             pytest.skip("enough has failed")
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: Any) -> Iterator[None]:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)  # around the report's, which adds the claims
+    def pytest_runtest_makereport(self) -> Iterator[None]:
         """Count the failures of each function."""
         report = yield
-        self.failures.update(functions_of_test(item) if report.failed else ())
+        claims = dict(report.user_properties).get("claims", [])
+        for claim in counting_failures({"failures": claims}):
+            short = len(claim["snippet"]) < SHORT
+            self.failures[claim["function"]] += ENOUGH if short else 1
         return report
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from spec_tests.report.tex import as_text, tex_equations
 
+HINTS = Path(__file__).with_name("hints.md")
 MODULE = Path(__file__).with_name("puzzles.py")
 NOTEBOOK = MODULE.with_suffix(".ipynb")
 START = """# Sixteen puzzles
@@ -42,12 +43,15 @@ def cells() -> Iterator[tuple[str, str]]:
 
 
 def as_markdown(node: ast.FunctionDef) -> str:
-    """Return a stub's docstring with its equation in TeX and its examples in a block."""
-    said = cleandoc(ast.get_docstring(node) or "")
+    """Return a docstring with its equation in TeX, its examples in a block, and the hints."""
+    said = re.sub(r"\nWalk: .*", "", cleandoc(ast.get_docstring(node) or ""))
+    _, _, hints = HINTS.read_text().partition(f"\n## {node.name}\n\n")
+    hints, _, _ = hints.partition("\n## ")
     for tex in tex_equations(node.name):
         said = said.replace(as_text(tex), f"$${tex}$$")
     words, prompt, examples = said.partition("\n>>> ")
-    return f"{re.sub(chr(10) + '{3,}', chr(10) * 2, words)}\n```pycon{prompt}{examples}\n```"
+    words = re.sub("\n{3,}", "\n\n", words)
+    return f"{words}\n```pycon{prompt}{examples}\n```\n\n{hints}"
 
 
 def notebook() -> dict[str, Any]:

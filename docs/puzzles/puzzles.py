@@ -6,7 +6,7 @@ Replace `raise NotImplementedError` by your code, then let the suite mark it:
 
 The last axis is the tokens, and any number of axes may stand before it: heads, layers, a batch.
 Return new tensors, and leave the arguments as they are. The examples are those of a session
-after `from puzzles import *` and `import torch`.
+after `from puzzles import *` and `import torch`. Hints are in docs/puzzles/hints.md.
 """
 
 import torch
@@ -43,6 +43,7 @@ def hub_mask(scores: Tensor, radius: int = 2, protected: Tensor | None = None) -
 
     The radius k is a half-width, and windows end where the row ends. Of equal scores the first is
     the maximum. A protected token is no hub, and hides no other token.
+    Walk: docs/hubkv/walk.md#refine-hubs-and-the-discount
 
     >>> hub_mask(torch.tensor([1.0, 3.0, 2.0, 2.0, 5.0]), radius=1).tolist()
     [False, True, False, False, True]
@@ -57,6 +58,7 @@ def discount(scores: Tensor, hubs: Tensor, gamma: float = 0.5) -> Tensor:
     """Multiply the score of every token that is not a hub by gamma.
 
     s̃_i = M_i s_i + (1 − M_i) γ s_i
+    Walk: docs/hubkv/walk.md#refine-hubs-and-the-discount
 
     >>> discount(torch.tensor([1.0, 3.0, 2.0]), torch.tensor([False, True, False])).tolist()
     [0.5, 3.0, 1.0]
@@ -74,6 +76,7 @@ def selectivity(scores: Tensor, protected: Tensor | None = None, epsilon: float 
     The deviation σ divides by the number of tokens, and protected tokens count nowhere. A head
     without other tokens, or whose scores are equal, has selectivity 0, exactly: equal scores
     deviate a little from a rounded mean, so subtract the least score before you take σ.
+    Walk: docs/hubkv/walk.md#refine-calibrate-the-heads
 
     >>> selectivity(torch.tensor([[1.0, 3.0], [2.0, 2.0]]), epsilon=0.0).tolist()
     [0.5, 0.0]
@@ -92,6 +95,7 @@ def head_weights(
     β_{ℓ, h} = clip(((c_{ℓ, h})/(c̄_ℓ))^τ, β_{min}, β_{max})
 
     Where the mean c̄ of a layer is 0, the quotient is 1.
+    Walk: docs/hubkv/walk.md#refine-calibrate-the-heads
 
     >>> head_weights(torch.tensor([1.0, 3.0]), tau=1.0, minimum=0.1, maximum=9.0).tolist()
     [0.5, 1.5]
@@ -105,6 +109,7 @@ def gate(scores: Tensor, corrected: Tensor, ratio: float, power: float = 2.0) ->
     """Mix raw and corrected scores: the more is removed (ratio r), the more counts the correction.
 
     λ = r^p,  z_i = (1 − λ) s_i + λ u_i
+    Walk: docs/hubkv/walk.md#refine-the-gate
 
     >>> gate(torch.tensor([4.0, 8.0]), torch.tensor([0.0, 16.0]), ratio=0.5).tolist()
     [3.0, 10.0]
@@ -132,6 +137,7 @@ def retain(
     N entries. Of equal scores the first in order of layer, head and token is kept, as a sort with
     `argsort(dim=-1, descending=True, stable=True)` has it. A score of −∞ is the worst, and can be
     kept.
+    Walk: docs/hubkv/walk.md#retain
 
     >>> retain(torch.tensor([3.0, 1.0, 3.0, 2.0]), keep=1).tolist()
     [True, False, False, False]
@@ -150,6 +156,7 @@ def cosine_matrix(keys: Tensor) -> Tensor:
     e_{ij} = (⟨k_i, k_j⟩)/(‖k_i‖ ‖k_j‖)
 
     Keys are [..., tokens, width]. A key of zeros has cosine 0 to every key.
+    Walk: docs/graphkv/walk.md#refine-the-graph
 
     >>> cosine_matrix(torch.tensor([[1.0, 0.0], [0.0, 2.0]])).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
@@ -174,6 +181,7 @@ def neighbours(
     `sources[i]`. A source is no neighbour of itself, nor of any source with `spare_sources`;
     a protected token is nobody's. Of equal edges the first counts. Where there are fewer
     candidates than m, all are neighbours.
+    Walk: docs/graphkv/walk.md#refine-the-graph
 
     >>> neighbours(torch.tensor([[1.0, 0.2, 0.9]]), torch.tensor([0]), count=1).tolist()
     [[False, False, True]]
@@ -198,6 +206,7 @@ def decay(
     Weights and neighbours are [..., sources, tokens], and α is the strength. This is the rule
     "product". By "sequential" the last source that reaches a token decides alone: s (1 − α e). By
     "sum" losses add: s (1 − ∑ α e). A score that no source reaches stays as it is.
+    Walk: docs/graphkv/walk.md#refine-decay
 
     >>> scores, edges = torch.tensor([8.0, 8.0]), torch.tensor([[0.5, 0.5], [0.9, 0.25]])
     >>> reached = torch.tensor([[True, True], [False, True]])
@@ -223,6 +232,7 @@ def half_edge_pairing(
     shuffle; a channel may stand twice in a row. Where the numbers do not divide, some channels,
     drawn at random, occur once more than others. A pair of seed and draw always gives the same
     result; another pair gives another.
+    Walk: docs/hex/walk.md#retain
 
     >>> half_edge_pairing(4, 2, 1).flatten().sort().values.tolist()
     [0, 0, 1, 1]
@@ -236,6 +246,7 @@ def biadjacency(pairs: Tensor, channels: int) -> Tensor:
     """Write the channels of each token as a mask, tokens × channels.
 
     B_{t, c} = 𝕀((t, c) ∈ E)
+    Walk: docs/hex/walk.md#retain
 
     >>> biadjacency(torch.tensor([[0, 2], [1, 1]]), channels=3).tolist()
     [[True, False, True], [False, True, False]]
@@ -253,6 +264,7 @@ def is_ramanujan(mask: Tensor) -> bool:
     Every row must have the same number d₁ of marks, every column the same d₂, both at least 3, and
     the second largest singular value must not exceed the bound. A graph may lie on the bound
     itself, so let rounding exceed it by one part in 10¹².
+    Walk: docs/hex/walk.md#retain
 
     >>> is_ramanujan(torch.ones(4, 4, dtype=torch.bool))
     True
@@ -279,6 +291,7 @@ def attention_mass(
     the last query sits at the last token, and none sees a later token. L is the log-sum-exp of a
     query's logits, found here unless given. With `span` only that many last tokens are returned;
     with `normalize` each mass is divided by the number of queries that see the token, if any.
+    Walk: docs/hex/walk.md#score
 
     >>> attention_mass(torch.zeros(1, 2, 1), torch.zeros(1, 2, 1)).tolist()
     [1.5, 0.5]
@@ -299,6 +312,7 @@ def quantise(
     maximum, and code 0; a group without others has step and minimum 0. A step of 0 gives codes 0.
     Steps and minima are stored in the precision `scales`, by default that of x, and codes are
     computed from them as stored. Halves round to even, and no code exceeds 2ᵇ − 1.
+    Walk: docs/hex/walk.md#store-three-bits-for-the-rest
 
     >>> codes, step, minimum = quantise(torch.tensor([0.0, 1.0, 6.0]), bits=2)
     >>> codes.tolist(), step.item(), minimum.item()
@@ -317,6 +331,7 @@ def pack_bits(codes: Tensor, bits: int) -> Tensor:
 
     The lowest bit of a code comes first, and a word is filled from its lowest bit up; a code may
     lie across two words. Bits past the end are 0. The result is int32, so that bit 31 is the sign.
+    Walk: docs/hex/walk.md#store-three-bits-for-the-rest
 
     >>> pack_bits(torch.tensor([1, 2, 3], dtype=torch.uint8), bits=2).tolist()
     [57]
@@ -336,6 +351,7 @@ def hex_append(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -
     `add_mass(cache, mass_drawn(queries, cache))`. A buffer without space is compressed, by
     `compress_oldest_block(cache)` in the mode "append" and as long as the cache has fewer than
     `cache.config.period` blocks, else by `recompress_as_one_span(cache, cache.config.block)`.
+    Walk: docs/hex/walk.md#the-stream
 
     >>> from reference import HexConfig, hex_prefill
     >>> x = torch.arange(6.0).reshape(1, 6, 1)

@@ -50,6 +50,14 @@ def test_every_puzzle_is_a_stub_of_a_public_function_and_its_examples_are_those_
         assert not DocTestRunner().run(test).failed
 
 
+def test_every_puzzle_names_its_section_of_a_walk_and_has_two_hints():
+    _, *hints = (FOLDER / "hints.md").read_text().split("\n## ")
+    for name, said in zip(PUZZLES["exercises"], hints, strict=True):
+        (section,) = re.findall(r"^ +Walk: docs(/.+)$", PUZZLES[name].__doc__, re.MULTILINE)
+        assert said.startswith(f"{name}\n\n[The walk](..{section})\n")
+        assert said.count("<summary>") == 2
+
+
 def test_the_notebook_is_the_module_s(tmp_path):
     made = json.loads((FOLDER / "puzzles.ipynb").read_text())
     assert made == names_of("notebook")["notebook"](), "run python docs/puzzles/notebook.py"
