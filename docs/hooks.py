@@ -12,19 +12,26 @@ ANCHOR = re.compile(r'^(#+ .+) <a id="([\w-]+)"(?: class="\w+")?></a>$', re.MULT
 FOUND_EARLY = """errata/index graphkv/graph hex/cache hubkv/coverage hubkv/head_calibration
     hubkv/ratio_gate quantizers/gear quantizers/kivi scorers/cake scorers/expected_attention
     scorers/fastkvzip"""
+NOT_FOUND = """adding changelog equations maintaining matrix performance publishing result_tables
+    third_party/index"""
+PAPERS = ("hubkv", "graphkv", "hex")
 SETTINGS: dict[str, dict[str, Any]] = {
     "attention": {"tags": ["GQA", "MQA", "MHA"], "search": {"boost": 4}},
-    "changelog": {"search": {"exclude": True}},
     "command": {"tags": ["perplexity"], "search": {"boost": 4}},
     "compress": {"tags": ["compress", "cache"]},
-    "graphkv/walk": {"search": {"boost": 8}},
     "hex/kcvt": {"tags": ["quantize", "quantise", "quantization", "quantisation"]},
     "hubkv/discount": {"tags": ["gamma"]},
     "hubkv/walk": {"tags": ["tutorial"], "search": {"boost": 8}},
+    "puzzles/index": {"hide": ["toc"], "search": {"boost": 4}},
+    "puzzles/hints": {"hide": ["toc"], "search": {"exclude": True}},
     "scorers/streaming_llm": {"tags": ["sink"]},
     **{page: {"search": {"boost": 5}} for page in FOUND_EARLY.split()},
-    **{f"{paper}/one_page": {"hide": ["toc"]} for paper in ("hubkv", "graphkv", "hex")},
-    **{f"{paper}/move": {"hide": ["toc"]} for paper in ("graphkv", "hex")},
+    **{page: {"search": {"exclude": True}} for page in NOT_FOUND.split()},
+    **{f"{paper}/walk": {"search": {"boost": 8}} for paper in ("graphkv", "hex")},
+    **{f"{paper}/move": {"hide": ["toc"]} for paper in PAPERS},
+    **{
+        f"{paper}/one_page": {"hide": ["toc"], "search": {"exclude": True}} for paper in PAPERS
+    },
 }
 """What other sites would show as a table above a page, were it there."""
 
