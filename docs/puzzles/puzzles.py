@@ -58,6 +58,7 @@ def discount(scores: Tensor, hubs: Tensor, gamma: float = 0.5) -> Tensor:
     """Multiply the score of every token that is not a hub by gamma.
 
     s̃_i = M_i s_i + (1 − M_i) γ s_i
+
     Walk: docs/hubkv/walk.md#refine-hubs-and-the-discount
 
     >>> discount(torch.tensor([1.0, 3.0, 2.0]), torch.tensor([False, True, False])).tolist()
@@ -109,6 +110,7 @@ def gate(scores: Tensor, corrected: Tensor, ratio: float, power: float = 2.0) ->
     """Mix raw and corrected scores: the more is removed (ratio r), the more counts the correction.
 
     λ = r^p,  z_i = (1 − λ) s_i + λ u_i
+
     Walk: docs/hubkv/walk.md#refine-the-gate
 
     >>> gate(torch.tensor([4.0, 8.0]), torch.tensor([0.0, 16.0]), ratio=0.5).tolist()
@@ -246,6 +248,7 @@ def biadjacency(pairs: Tensor, channels: int) -> Tensor:
     """Write the channels of each token as a mask, tokens × channels.
 
     B_{t, c} = 𝕀((t, c) ∈ E)
+
     Walk: docs/hex/walk.md#retain
 
     >>> biadjacency(torch.tensor([[0, 2], [1, 1]]), channels=3).tolist()
