@@ -29,9 +29,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     **{page: {"search": {"exclude": True}} for page in NOT_FOUND.split()},
     **{f"{paper}/walk": {"search": {"boost": 8}} for paper in ("graphkv", "hex")},
     **{f"{paper}/move": {"hide": ["toc"]} for paper in PAPERS},
-    **{
-        f"{paper}/one_page": {"hide": ["toc"], "search": {"exclude": True}} for paper in PAPERS
-    },
+    **{f"{paper}/one_page": {"hide": ["toc"], "search": {"exclude": True}} for paper in PAPERS},
 }
 """What other sites would show as a table above a page, were it there."""
 

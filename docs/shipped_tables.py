@@ -371,12 +371,7 @@ def captions(picture: str) -> Iterator[str]:
                 yield f"*In {text}:* {one['caption']}\n".replace("%", " %")
 
 
-BEFORE = """---
-search:
-  exclude: true
----
-
-# All tables and figures of the papers, on SmolLM2
+BEFORE = """# All tables and figures of the papers, on SmolLM2
 
 For each, the paper's claim and what would speak against it, both written before the run; then the
 run. [The results](results.md) say how to read a cell, and what follows. The name of a section is
