@@ -38,8 +38,10 @@ from torch import Tensor
 from optimized._cached_tensors import cached_tensors
 from optimized.vector.hex.packing import pack_bits, unpack_bits
 from optimized.vector.hex.stacked_cache import kept_by, mask_settings, shared_properties
+from reference.contract.types import BothBits
 from reference.hex.cache import HexCache, carried_tokens
 from reference.hex.compress import HexBlock
+from reference.hex.kcvt import bits_of_both
 from reference.hex.presets import HexConfig
 
 TILE = 96
@@ -297,8 +299,10 @@ def alike(blocks: tuple[HexBlock, ...]) -> bool:
     return len(kinds) == 1
 
 
-def fills_words(bits: int, width: int) -> bool:
+def fills_words(bits: BothBits, width: int) -> bool:
     """Whether the codes of a tile lie in whole words, each bit at a place of its own."""
+    if isinstance(bits, tuple):
+        return False
     return width in (16, 32, 64, 128, 256) if bits == 3 else 32 % bits == width * bits % 32 == 0
 
 
@@ -374,7 +378,7 @@ def laid_out(
     parts: dict[str, Any] = {name: torch.cat([span[name] for span in spans]) for name in spans[0]}
     lengths = lengths[len(before) :]
     return PackedSpans(
-        bits=blocks[0].bits,
+        bits=bits_of_both(blocks[0].bits)[0],
         reach=parts["value_steps"].float().amax((0, -1)),
         lengths=lengths,
         entries=kept,
@@ -403,9 +407,11 @@ def one_laid_out(
         """Move the tiles of the last axis to the front."""
         return split(flat(x)).movedim(-2, 0)
 
+    bits, _ = bits_of_both(block.bits)
+
     def words(packed: Tensor, kind: str) -> Tensor:
-        codes = unpack_bits(flat(packed), block.bits, length).mT
-        return laid(codes, block.bits, kind).movedim(-2, 0)
+        codes = unpack_bits(flat(packed), bits, length).mT
+        return laid(codes, bits, kind).movedim(-2, 0)
 
     counts = kept_counts(mask_settings(config), length, heads, width, block.dynamic.device)
     sizes = split(torch.where(flat(block.dynamic)[:, None], width, counts)).sum(-1)

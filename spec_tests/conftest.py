@@ -85,6 +85,7 @@ MARKERS = (
     "argument_checks: only for modules that check arguments: `optimized.vector` does not",
     "own_body: only for functions that are the module's own, not the reference's",
     "ours_only: only for this project's layers: other random streams or messages are correct too",
+    "extension: of this project's extensions: another module is asked only with `--ours`",
     "slow_interpreted: in Triton's interpreter only if `--impl` names the kernels",
 )
 FIRST_SETTINGS = pytest.StashKey[dict]()
@@ -120,7 +121,7 @@ def pytest_addoption(parser):
     group.addoption(
         "--ours",
         action="store_true",
-        help="also test functions that the papers name but do not define",
+        help="also test functions that the papers name but do not define, and our extensions",
     )
     group.addoption(
         "--mutants",
@@ -273,7 +274,8 @@ def pytest_generate_tests(metafunc):
             needed = functions_called_by(test.path, test.name)  # read in the test's source
             laws = metafunc.config.stash.setdefault(LAWS_NOT_ASKED, Counter())
             for impl, lacked in ((impl, impl.lacks_part(needed)) for impl in impls):
-                marks = test.iter_markers("spec") if lacked else ()
+                told = lacked and (impl.asked or not test.get_closest_marker("extension"))
+                marks = test.iter_markers("spec") if told else ()
                 needs = f"{NEEDS}{', '.join(sorted(lacked))}"
                 laws.update((impl.name, spec, needs) for mark in marks for spec in mark.args)
             impls = [impl for impl in impls if impl.offers(needed)]
@@ -328,6 +330,8 @@ def is_applicable(item: pytest.Item) -> bool:
     if item.get_closest_marker("own_body") and not impl.has_own(str(item.callspec.params["name"])):
         return False
     if item.get_closest_marker("ours_only") and not impl.ours:
+        return False
+    if item.get_closest_marker("extension") and not impl.asked:
         return False
     return impl.asked or not are_undefined_in_papers(
         i for mark in item.iter_markers("spec") for i in mark.args

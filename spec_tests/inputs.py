@@ -5,6 +5,7 @@ The `strategies.py` of each idea holds, for each of its functions:
 - a Hypothesis strategy, under the function's name or in `INPUTS`, where it may be a dictionary with
   one for each argument;
 - `CORNERS`: inputs for branches that random examples rarely reach;
+- `EXTENDED`: strategies with settings of our extensions, which other modules need not have;
 - `GOOD`: one valid call;
 - `REFUSALS`: bad arguments that annotations do not exclude; `from_signature` derives the others;
 - `DRAWN`: a predicate of the inputs whose result depends on a random stream;
@@ -66,10 +67,14 @@ def strategies_by_name(file: Any) -> dict[str, Any]:
     return {name: strategy() for name, strategy in own.items() if name in open_names}
 
 
-INPUTS = prompt_inputs.INPUTS | {
-    name: st.fixed_dictionaries(inputs) if isinstance(inputs, dict) else inputs
-    for name, inputs in union_of("INPUTS", *map(strategies_by_name, FILES)).items()
-}
+def as_strategies(inputs: dict[str, Any]) -> dict[str, st.SearchStrategy[dict[str, Any]]]:
+    """Return a strategy for each function; a dictionary has one for each argument."""
+    kinds = inputs.items()
+    return {k: st.fixed_dictionaries(x) if isinstance(x, dict) else x for k, x in kinds}
+
+
+INPUTS = prompt_inputs.INPUTS | as_strategies(union_of("INPUTS", *map(strategies_by_name, FILES)))
+EXTENDED = as_strategies(union_of("EXTENDED"))
 CORNERS = union_of("CORNERS")
 BY_HAND = prompt_inputs.REFUSALS | union_of("REFUSALS")
 GOOD = union_of("GOOD") | {name: good for name, (good, _) in BY_HAND.items()}

@@ -19,7 +19,13 @@ import torch
 from torch import Tensor
 
 import reference
-from spec_tests.record_conversion import RECORDS, element_annotations, field_names, records_of
+from spec_tests.record_conversion import (
+    RECORDS,
+    element_annotations,
+    field_names,
+    fields_of,
+    records_of,
+)
 
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -111,10 +117,10 @@ def written(value: Any, exact: bool) -> Any:
     if isinstance(value, torch.dtype) and value in NAMES:
         return NAMES[value]
     if isinstance(value, tuple | list):
-        parts = [written(part, exact) for part in value]
         if type(value) in RECORDS:
-            return {type(value).__name__: dict(zip(field_names(value), parts, strict=True))}
-        return {"tuple": parts}
+            parts = fields_of(value).items()
+            return {type(value).__name__: {name: written(part, exact) for name, part in parts}}
+        return {"tuple": [written(part, exact) for part in value]}
     raise NotExpressible(f"JSON has no {type(value).__name__}")
 
 

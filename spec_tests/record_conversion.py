@@ -9,6 +9,8 @@ from torch import Tensor
 
 import reference
 
+ADDED = {"HexConfig": {"value_bits": None}}
+"""Fields of our extensions, by record, with their defaults: a module's own type may lack them."""
 Own = dict[type, type]  # the module's type for each record of the specification
 
 
@@ -18,6 +20,24 @@ def is_record(name: str) -> bool:
 
 
 RECORDS = tuple(getattr(reference, name) for name in reference.__all__ if is_record(name))
+
+
+def fields_of(record: Any) -> dict[str, Any]:
+    """Return the fields of a record; those of an extension only where they have another value."""
+    named = dict(zip(field_names(record), record, strict=True))
+    added = ADDED.get(type(record).__name__, {})
+    return {n: value for n, value in named.items() if n not in added or value != added[n]}
+
+
+def is_extended(value: Any) -> bool:
+    """Whether a record in nested tuples and dictionaries sets a field of an extension."""
+    if isinstance(value, dict):
+        return any(map(is_extended, value.values()))
+    if not isinstance(value, tuple | list):
+        return False
+    added = ADDED.get(type(value).__name__, {})
+    set_here = any(getattr(value, name) != default for name, default in added.items())
+    return set_here or any(map(is_extended, value))
 
 
 def own_records(module: Any) -> Own:
@@ -37,11 +57,10 @@ def to_module_records(value: Any, own: Own) -> Any:
         return {name: to_module_records(part, own) for name, part in value.items()}
     if type(value) is not tuple and type(value) not in RECORDS:
         return value
-    parts = [to_module_records(part, own) for part in value]
     if type(value) is tuple:
-        return (*parts,)
+        return tuple(to_module_records(part, own) for part in value)
     kind: Any = own.get(type(value), type(value))
-    return kind(**dict(zip(field_names(value), parts, strict=True)))
+    return kind(**{n: to_module_records(part, own) for n, part in fields_of(value).items()})
 
 
 def from_module_records(value: Any, hint: Any, own: Own) -> Any:
@@ -50,11 +69,14 @@ def from_module_records(value: Any, hint: Any, own: Own) -> Any:
     Anything else stays as it is, and the tests judge it.
     """
     for record in records_of(hint):
-        plain = type(value) is tuple and len(value) == len(record._fields)
-        if plain or own.get(record) is type(value) or field_names(value) == record._fields:
+        every, added = record._fields, ADDED.get(record.__name__, {})
+        needed = tuple(field for field in every if field not in added)  # the first ones
+        plain = type(value) is tuple and len(value) in (len(every), len(needed))
+        if plain or own.get(record) is type(value) or field_names(value) in (every, needed):
             hints = get_type_hints(record)
-            parts = value if plain else (getattr(value, field) for field in record._fields)
-            named = zip(record._fields, parts, strict=True)
+            there = [field for field in every if field in needed or hasattr(value, field)]
+            parts = value if plain else (getattr(value, field) for field in there)
+            named = zip(every if plain else there, parts, strict=False)
             return record(*(from_module_records(part, hints[f], own) for f, part in named))
     if isinstance(value, Tensor):
         return value.item() if hint in (int, float, bool) and not value.dim() else value

@@ -18,10 +18,10 @@ from torch import Tensor
 
 import reference
 from spec_tests.accuracy import are_equal, assert_as_accurate, assert_equal, cast
-from spec_tests.inputs import CORNERS, DRAWN, GOOD, INPUTS, depends_on_random_stream
+from spec_tests.inputs import CORNERS, DRAWN, EXTENDED, GOOD, INPUTS, depends_on_random_stream
 from spec_tests.long_axes.inputs import BY_AGREEMENT, long_inputs
 from spec_tests.program import NotSupported
-from spec_tests.record_conversion import RECORDS, Own, from_module_records
+from spec_tests.record_conversion import ADDED, RECORDS, Own, from_module_records
 from spec_tests.report.calls import mapped, tensors
 
 
@@ -70,7 +70,9 @@ def assert_same_parameters(
 def test_a_record_has_the_fields_and_defaults_of_the_specification(impl, name):
     spec = getattr(reference, name)
     ours, theirs = (inspect.signature(kind).parameters for kind in (impl.own[spec], spec))
-    assert_same_parameters(ours.values(), theirs.values(), impl.own)
+    free = set() if impl.asked else ADDED.get(name, {}).keys() - ours
+    needed = [parameter for field, parameter in theirs.items() if field not in free]
+    assert_same_parameters(ours.values(), needed, impl.own)
 
 
 @pytest.mark.own_body
@@ -87,6 +89,15 @@ def test_agrees_with_reference(impl, name, data):
 def test_agrees_where_draws_seldom_get(impl, name):
     for inputs in CORNERS[name]:
         assert_agrees(impl, name, inputs)
+
+
+@pytest.mark.own_body
+@pytest.mark.extension
+@pytest.mark.parametrize("name", sorted(EXTENDED))
+@settings(max_examples=30)
+@given(data=st.data())
+def test_agrees_with_settings_of_our_extensions(impl, name, data):
+    assert_agrees(impl, name, data.draw(EXTENDED[name]))
 
 
 @pytest.mark.own_body

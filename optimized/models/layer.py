@@ -249,3 +249,13 @@ def key_heads_and_width(config: Any) -> tuple[int, int]:
     heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
     width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
     return heads, width
+
+
+def whole_widths(config: Any) -> list[int]:
+    """Return the widths that key heads have in the layers that see the whole text."""
+    text = config.get_text_config(decoder=True)
+    if not getattr(text, "is_heterogeneous", False):
+        return [key_heads_and_width(config)[1]]
+    pairs = zip(own_layers(config), text.per_layer_config, strict=False)
+    whole = (of_layer for layer, of_layer in pairs if type(layer).__name__ in WHOLE)
+    return sorted({key_heads_and_width(of_layer)[1] for of_layer in whole})

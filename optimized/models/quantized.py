@@ -19,7 +19,7 @@ from optimized.models.attending_layer import AttendingLayer, without_autocast
 from optimized.models.attention import Softmax, dense_attention
 from optimized.models.cache import AttendingCache
 from optimized.models.eviction_cache import EvictionCache, EvictionLayer, ragged_without_positions
-from optimized.models.layer import key_heads_and_width, require_own_keys
+from optimized.models.layer import key_heads_and_width, require_own_keys, whole_widths
 from optimized.models.systems import (
     QUANTIZERS,
     System,
@@ -107,21 +107,24 @@ class QuantizedLayer(AttendingLayer):
 
 
 def require_whole_groups(system: System, config: Any, kv: ModuleType) -> None:
-    """Refuse heads whose channels KIVI cannot divide into groups."""
+    """Refuse heads whose channels, or a buffer whose tokens, KIVI cannot divide into groups."""
     name = str(system.store)
     if not name.startswith("kivi"):
         return
-    usual = signature(kv.kivi_prefill).parameters["group"].default
-    group = quantizer_settings(system).get("group", usual)
-    try:
-        width = key_heads_and_width(config)[1]
-    except RuntimeError:  # of transformers, where layers have different widths
-        return
-    if width % group:
+    usual = signature(kv.kivi_prefill).parameters
+    settings = {n: usual[n].default for n in ("group", "residual")} | quantizer_settings(system)
+    group, residual, widths = settings["group"], settings["residual"], whole_widths(config)
+    fits = gcd(group, residual, *widths)
+    if gcd(group, *widths) < group:
         raise ValueError(
             f"model must have heads of a multiple of {group} channels for {name!r}, whose groups "
-            f"of values have {group}, got heads of {width}: {gcd(width, group)} divides them, as "
-            f"settings={{'group': {gcd(width, group)}}}; 'gear' and 'kcvt-4' take any"
+            f"of values have {group}, got heads of {' and '.join(map(str, widths))}: {fits} "
+            f"divides them, as settings={{'group': {fits}}}; 'gear' and 'kcvt-4' take any"
+        )
+    if residual % group:
+        raise ValueError(
+            f"residual must be a multiple of group = {group} for {name!r}, got {residual}: {fits} "
+            f"divides it, as settings={{'group': {fits}}}"
         )
 
 

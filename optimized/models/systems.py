@@ -207,11 +207,26 @@ def with_store_settings(system: System, given: Mapping[str, Any]) -> System:
     """
     store = str(system.then or system.store)
     kinds = store_kinds(store)
+    given = bits_of_sides(given)
     for name, value in given.items():
         checks.require_known_name(f"settings of {store}", name, sorted(kinds))
         compiled(f"settings of {store}: {name}", kinds[name])(value, {})
     changes = (*system.changes, *(("store", name, value) for name, value in given.items()))
     return system._replace(changes=changes)
+
+
+def bits_of_sides(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return settings in which `bits=(8, 4)` is `bits=8, value_bits=4`."""
+    bits = given.get("bits")
+    if not isinstance(bits, tuple | list):
+        return given
+    if len(bits) != 2 or "value_bits" in given:
+        beside = ", beside value_bits" if "value_bits" in given else ""
+        raise ValueError(
+            "bits must be a number, or two, of keys and of values and without value_bits, got "
+            f"{bits!r}{beside}"
+        )
+    return {**given, "bits": bits[0], "value_bits": bits[1]}
 
 
 def hex_settings(system: System, reading: str) -> optimized.HexConfig:

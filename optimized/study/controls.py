@@ -15,6 +15,7 @@ from optimized import HexBlock, HexCache, HexConfig
 from optimized.models.scorer import Scores
 from optimized.models.systems import HEXES, System
 from optimized.study.measurements import Trial
+from reference.hex.kcvt import bits_of_both
 
 
 class Control(NamedTuple):
@@ -105,13 +106,14 @@ def stored_with_mask(
     if not held.blocks:
         return kv.hex_read(held), kv.stored_bytes(held)
     (block,), config = held.blocks, held.config
+    widths = bits_of_both(block.bits)
     span, nbytes, restored = block.dynamic.shape[-1], kv.stored_bytes(held._replace(blocks=())), []
     for row, dynamic in enumerate(block.dynamic):
         both = keys[row, :, :span], values[row, :, :span]
         masks = static_masks(*both, dynamic, kind, config, seed, kv)
         stored = [
-            kv.hex_compress(*both, mask, dynamic, config.bits, config.value_group, config.scales)
-            for mask in masks
+            kv.hex_compress(*both, mask, dynamic, bits, config.value_group, config.scales)
+            for mask, bits in zip(masks, widths, strict=True)
         ]
         restored.append(
             [kv.hex_reconstruct(*one)[k] for k, one in enumerate(zip(stored, masks, strict=True))]

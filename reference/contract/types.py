@@ -39,6 +39,9 @@ Odd = Annotated[int, Ge(1), Predicate(odd)]
 Bits = Annotated[int, Interval(ge=1, le=8)]
 """Width of a code."""
 
+BothBits = Bits | tuple[Bits, Bits]
+"""Width of all codes; those of keys and of values where they differ."""
+
 Seed = Annotated[int, Interval(ge=0, le=2**32 - 1)]
 """Seed of a generator."""
 

@@ -18,6 +18,7 @@ from reference.contract.types import Finite
 from reference.hex.compress import HexBlock, hex_compress, hex_mask, hex_reconstruct, restored
 from reference.hex.expander import static_mask
 from reference.hex.heavy_hitters import attention_mass, h2o_mask
+from reference.hex.kcvt import joint_bits
 from reference.hex.presets import HexConfig
 from reference.precision import widen
 
@@ -170,8 +171,29 @@ def compress_span(
     recent = config.recent if windowed else 0
     dynamic = h2o_mask(mass, config.heavy, recent, config.outside_recent)
     static = static_mask(config, tokens, kv_heads * width).to(keys.device)
-    return hex_compress(
-        keys, values, static, dynamic, config.bits, config.value_group, config.scales
+    return compress_sides(config, keys, values, static, dynamic)
+
+
+def compress_sides(
+    config: HexConfig,
+    keys: Tensor,
+    values: Tensor,
+    static: Tensor,
+    dynamic: Tensor,
+    compress: Callable[..., HexBlock] = hex_compress,
+) -> HexBlock:
+    """Compress a span: the keys at `bits`, the values at `value_bits`."""
+    span, settings = (keys, values, static, dynamic), (config.value_group, config.scales)
+    block = compress(*span, config.bits, *settings)
+    both = joint_bits(config.bits, config.value_bits)
+    if not isinstance(both, tuple):
+        return block
+    other = compress(*span, both[1], *settings)
+    return block._replace(
+        bits=both,
+        value_words=other.value_words,
+        value_steps=other.value_steps,
+        value_minima=other.value_minima,
     )
 
 
@@ -337,9 +359,8 @@ def hex_store(
     if span:
         static = static_mask(config, span, heads * width).to(keys.device)
         coded = real[..., :span, None] & ~hex_mask(static, marked, heads)
-        settings = config.bits, config.value_group, config.scales
         blank = neutral_padding(keys[..., :span, :], coded, real[..., :span, None])
-        blocks = (hex_compress(blank, values[..., :span, :], static, marked, *settings),)
+        blocks = (compress_sides(config, blank, values[..., :span, :], static, marked),)
     return move_to_blocks(uncompressed_cache(config, keys, values, mass), blocks, span)
 
 

@@ -9,8 +9,15 @@ from torch import Tensor
 from reference.contract import checks
 from reference.contract.enforce import may_read_values, requires
 from reference.contract.preconditions import divides, keys_have_heads_and_channels, same_dtype
-from reference.contract.types import Bits, Finite, Positive, Scales, ValueGroup
-from reference.hex.kcvt import code, dequantise, group_values, transposed, ungroup_values
+from reference.contract.types import Bits, BothBits, Finite, Positive, Scales, ValueGroup
+from reference.hex.kcvt import (
+    bits_of_both,
+    code,
+    dequantise,
+    group_values,
+    transposed,
+    ungroup_values,
+)
 from reference.hex.packing import pack_bits, unpack_bits
 from reference.precision import widest
 
@@ -22,11 +29,11 @@ class HexBlock(NamedTuple):
         HEX-3.5a.
     """
 
-    bits: int
+    bits: BothBits
     key_words: Int32[Tensor, "*batch kv_heads width words"]
     key_steps: Float[Tensor, "*batch kv_heads width"]
     key_minima: Float[Tensor, "*batch kv_heads width"]
-    value_words: Int32[Tensor, "*batch kv_heads width words"]
+    value_words: Int32[Tensor, "*batch kv_heads width value_words"]
     value_steps: Float[Tensor, "*batch tokens"] | Float[Tensor, "*batch kv_heads tokens"]
     value_minima: Float[Tensor, "*batch tokens"] | Float[Tensor, "*batch kv_heads tokens"]
     kept_keys: Float[Tensor, " entries"]
@@ -180,9 +187,10 @@ def restored(block: HexBlock, expander: Tensor) -> tuple[Tensor, Tensor]:
     tokens = block.dynamic.shape[-1]
     kept = hex_mask(expander, block.dynamic, kv_heads)
     value_group = "head" if block.value_steps.ndim == block.key_steps.ndim else "token"
-    key_codes = unpack_bits(block.key_words, block.bits, tokens)
+    key_bits, value_bits = bits_of_both(block.bits)
+    key_codes = unpack_bits(block.key_words, key_bits, tokens)
     by_channel = dequantise(key_codes, block.key_steps, block.key_minima)
-    value_codes = transposed(unpack_bits(block.value_words, block.bits, tokens))
+    value_codes = transposed(unpack_bits(block.value_words, value_bits, tokens))
     rows = group_values(value_codes, value_group)
     by_token = ungroup_values(
         dequantise(rows, block.value_steps, block.value_minima), value_group, width

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from reference.contract.enforce import ends, may_read_values, requires
 from reference.contract.preconditions import keys_have_heads_and_channels, same_dtype
-from reference.contract.types import Bits, Finite, Scales, ValueGroup
+from reference.contract.types import Bits, BothBits, Finite, Scales, ValueGroup
 from reference.precision import widen
 
 
@@ -175,6 +175,16 @@ def storable(name: str, scales: Tensor, dtype: torch.dtype) -> None:
             f"{name} must have minima and steps within {torch.finfo(dtype).max} to be stored as "
             f"{dtype}, got {scales[~stored.isfinite()][0].item()}"
         )
+
+
+def joint_bits(bits: int, value_bits: int | None) -> BothBits:
+    """Return the code width of keys and values; both where they differ."""
+    return bits if value_bits in (None, bits) else (bits, value_bits)
+
+
+def bits_of_both(bits: BothBits) -> tuple[int, int]:
+    """Return the code widths of keys and of values."""
+    return bits if isinstance(bits, tuple) else (bits, bits)
 
 
 def scale_dtype(dtype: torch.dtype, scales: torch.dtype | None) -> torch.dtype:

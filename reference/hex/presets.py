@@ -54,6 +54,8 @@ class HexConfig(NamedTuple):
     """Repeat the mask of one block along longer spans."""
     seed: Seed = 0
     """Names the expander mask."""
+    value_bits: Bits | None = None
+    """Code width of values, by default that of keys. Ours."""
 
 
 HEX = HexConfig()

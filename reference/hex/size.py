@@ -10,7 +10,7 @@ import torch
 from reference.contract.enforce import requires
 from reference.contract.types import OneOf, Positive, Whole
 from reference.hex.cache import HexCache, carried_tokens, compressible_length
-from reference.hex.kcvt import scale_dtype
+from reference.hex.kcvt import bits_of_both, joint_bits, scale_dtype
 from reference.hex.packing import word_count
 from reference.hex.presets import HexConfig, hex_preset
 
@@ -118,7 +118,8 @@ def hex_size(
     Code planes, scales, expander, kept tokens, marks, residual buffer, mass, originals. A number
     has $e$ bytes, a scale $e_s$, a sum of attention $e_m$; a token has $g$ value groups, 1 or one
     for each kv head; $m$ is $n$ but in append mode, $o$ is $n$ in oracle mode, else both are 0. A
-    prompt shorter than a block has no scales.
+    prompt shorter than a block has no scales. Half of the code planes are of values, which may have
+    bits of their own.
 
     Args:
         config: settings, see `HexConfig`.
@@ -144,9 +145,10 @@ def hex_size(
     per_token = round(Fraction(str(config.density)) * channels)
     value_groups = span * (kv_heads if config.value_group == "head" else 1)
     mass_element = 8 if dtype == torch.float64 else 4
+    both = bits_of_both(joint_bits(config.bits, config.value_bits))
     remembered = 0 if config.mode == "append" else span
     return HexBytes(
-        codes=2 * channels * word_count(span, config.bits) * 4,
+        codes=4 * channels * sum(word_count(span, bits) for bits in both),
         scales=2 * scale.itemsize * ((channels if span else 0) + value_groups),
         expander=2 * element * per_token * (span - kept),
         tokens=2 * element * channels * kept,

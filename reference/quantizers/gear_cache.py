@@ -12,7 +12,8 @@ from reference.contract.preconditions import (
     keys_have_heads_and_channels,
     same_dtype,
 )
-from reference.contract.types import Bits, Finite, Positive, Ratio, Scales, Seed, Whole
+from reference.contract.types import Bits, BothBits, Finite, Positive, Ratio, Scales, Seed, Whole
+from reference.hex.kcvt import bits_of_both, joint_bits
 from reference.quantizers.gear import GearBlock, compress_side, gear_reconstruct
 
 
@@ -23,7 +24,7 @@ class GearCache(NamedTuple):
         HEX-GEAR.
     """
 
-    bits: Bits
+    bits: BothBits
     outliers: Ratio
     decoded_rank: Whole
     block: Positive
@@ -48,6 +49,7 @@ def gear_prefill(
     fill: bool = True,
     seed: Seed = 0,
     scales: Scales = None,
+    value_bits: Bits | None = None,
 ) -> GearCache:
     r"""Start a cache: compress the whole prompt.
 
@@ -64,6 +66,7 @@ def gear_prefill(
         fill: as in `gear_compress`.
         seed: names the block that every power iteration starts from.
         scales: precision of the stored steps and minima, as in `quantise`.
+        value_bits: code width of values, by default that of keys.
 
     Returns:
         The cache: one block of keys and one of values, if the prompt has a token, and empty
@@ -74,13 +77,13 @@ def gear_prefill(
 
     Source:
         HEX-GEAR. From elsewhere: Kang et al.; the paper names GEAR and does not define it (E-H39,
-        E-H40, E-H41).
+        E-H40, E-H41). Ours: `value_bits`.
 
     Reading:
         E-H39, E-H40, E-H41.
     """
     empty = GearCache(
-        bits=bits,
+        bits=joint_bits(bits, value_bits),
         outliers=outliers,
         decoded_rank=decoded_rank,
         block=block,
@@ -169,9 +172,10 @@ def gear_read(
 
 def with_block(cache: GearCache, keys: Tensor, values: Tensor, rank: int) -> GearCache:
     """Compress a span of its own and put it after the others."""
-    settings = cache.bits, cache.outliers, rank, cache.fill, cache.seed, cache.scales
-    by_channel = compress_side("keys", keys, "channel", *settings)
-    by_token = compress_side("values", values, "token", *settings)
+    settings = cache.outliers, rank, cache.fill, cache.seed, cache.scales
+    key_bits, value_bits = bits_of_both(cache.bits)
+    by_channel = compress_side("keys", keys, "channel", key_bits, *settings)
+    by_token = compress_side("values", values, "token", value_bits, *settings)
     return cache._replace(
         key_blocks=(*cache.key_blocks, by_channel), value_blocks=(*cache.value_blocks, by_token)
     )

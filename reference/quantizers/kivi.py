@@ -14,8 +14,15 @@ from reference.contract.preconditions import (
     multiple_of,
     same_dtype,
 )
-from reference.contract.types import Bits, Finite, Positive, Scales
-from reference.hex.kcvt import code, dequantise, scale_dtype, transposed
+from reference.contract.types import Bits, BothBits, Finite, Positive, Scales
+from reference.hex.kcvt import (
+    bits_of_both,
+    code,
+    dequantise,
+    joint_bits,
+    scale_dtype,
+    transposed,
+)
 from reference.hex.packing import pack_bits, unpack_bits, word_count
 
 
@@ -28,7 +35,7 @@ class KiviCache(NamedTuple):
         HEX-KIVI.
     """
 
-    bits: Bits
+    bits: BothBits
     group: Positive
     residual: Positive
     scales: Scales
@@ -56,6 +63,7 @@ def kivi_prefill(
     group: Positive = 32,
     residual: Positive = 32,
     scales: Scales = None,
+    value_bits: Bits | None = None,
 ) -> KiviCache:
     r"""Start a cache: a prompt is so many tokens appended to nothing.
 
@@ -70,6 +78,7 @@ def kivi_prefill(
             head; a divisor of the width.
         residual: tokens $R$ in full precision, a multiple of `group`; its own code has 32 or 128.
         scales: precision of the stored steps and minima, as in `quantise`.
+        value_bits: code width of values, by default that of keys.
 
     Returns:
         The cache. Of $n$ tokens the keys of the last $n \bmod R$ and the values of the last
@@ -80,7 +89,7 @@ def kivi_prefill(
 
     Source:
         HEX-KIVI. From elsewhere: Liu et al.; the paper names KIVI and does not define it (E-H37,
-        E-H38, E-H70).
+        E-H38, E-H70). Ours: `value_bits`.
 
     Reading:
         E-H37, E-H38, E-H70: whether codes are clamped before or after rounding makes no difference;
@@ -91,14 +100,14 @@ def kivi_prefill(
     words = keys.new_zeros(*heads, 0, dtype=torch.int32)
     stored = words.new_zeros(*heads, 0, dtype=scale_dtype(keys.dtype, scales))
     empty = KiviCache(
-        bits=bits,
+        bits=joint_bits(bits, value_bits),
         group=group,
         residual=residual,
         scales=scales,
         key_words=words.new_zeros(*heads, 0, width, word_count(residual, bits)),
         key_steps=stored.new_zeros(*heads, 0, width, residual // group),
         key_minima=stored.new_zeros(*heads, 0, width, residual // group),
-        value_words=words.new_zeros(*heads, 0, word_count(width, bits)),
+        value_words=words.new_zeros(*heads, 0, word_count(width, value_bits or bits)),
         value_steps=stored.new_zeros(*heads, 0, width // group),
         value_minima=stored.new_zeros(*heads, 0, width // group),
         residual_keys=keys[..., :0, :].clone(),
@@ -139,16 +148,18 @@ def kivi_append(
     held_values = torch.cat([cache.residual_values, values], -2)
     full = held_keys.shape[-2] // cache.residual * cache.residual
     old = max(0, held_values.shape[-2] - cache.residual)
+    key_bits, value_bits = bits_of_both(cache.bits)
     if full:
         buffers = held_keys[..., :full, :].unflatten(-2, (-1, cache.residual))
-        words, steps, minima = quantise_in_groups("keys", transposed(buffers), cache)
+        words, steps, minima = quantise_in_groups("keys", transposed(buffers), key_bits, cache)
         cache = cache._replace(
             key_words=torch.cat([cache.key_words, words], -3),
             key_steps=torch.cat([cache.key_steps, steps], -3),
             key_minima=torch.cat([cache.key_minima, minima], -3),
         )
     if old:
-        words, steps, minima = quantise_in_groups("values", held_values[..., :old, :], cache)
+        span = held_values[..., :old, :]
+        words, steps, minima = quantise_in_groups("values", span, value_bits, cache)
         cache = cache._replace(
             value_words=torch.cat([cache.value_words, words], -2),
             value_steps=torch.cat([cache.value_steps, steps], -2),
@@ -179,10 +190,11 @@ def kivi_read(
         HEX-KIVI. From elsewhere: Liu et al.; the paper names KIVI and does not define it.
     """
     dtype, width = cache.residual_keys.dtype, cache.residual_keys.shape[-1]
-    codes = by_group(unpack_bits(cache.key_words, cache.bits, cache.residual), cache.group)
+    key_bits, value_bits = bits_of_both(cache.bits)
+    codes = by_group(unpack_bits(cache.key_words, key_bits, cache.residual), cache.group)
     channels = dequantise(codes, cache.key_steps, cache.key_minima).flatten(-2)
     keys = transposed(channels).flatten(-3, -2).to(dtype)
-    codes = by_group(unpack_bits(cache.value_words, cache.bits, width), cache.group)
+    codes = by_group(unpack_bits(cache.value_words, value_bits, width), cache.group)
     values = dequantise(codes, cache.value_steps, cache.value_minima).flatten(-2).to(dtype)
     return (
         torch.cat([keys, cache.residual_keys], -2),
@@ -190,11 +202,13 @@ def kivi_read(
     )
 
 
-def quantise_in_groups(name: str, rows: Tensor, cache: KiviCache) -> tuple[Tensor, Tensor, Tensor]:
+def quantise_in_groups(
+    name: str, rows: Tensor, bits: int, cache: KiviCache
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return rows' codes, each row's in one stream, and the steps and minima of their groups."""
     x = by_group(rows, cache.group)
-    block = code(name, x, cache.bits, torch.zeros_like(x, dtype=torch.bool), cache.scales)
-    return pack_bits(block.codes.flatten(-2), cache.bits), block.steps, block.minima
+    block = code(name, x, bits, torch.zeros_like(x, dtype=torch.bool), cache.scales)
+    return pack_bits(block.codes.flatten(-2), bits), block.steps, block.minima
 
 
 def by_group(rows: Tensor, group: int) -> Tensor:

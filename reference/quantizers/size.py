@@ -77,11 +77,12 @@ def kivi_size(
     kv_heads: Positive = 8,
     width: Positive = 128,
     dtype: CacheDtype = torch.float16,
+    value_bits: Bits | None = None,
 ) -> QuantizerBytes:
     r"""Say beforehand what a prompt weighs in KIVI's cache.
 
     $$4 d \frac{n_K}{R} \Bigl\lceil \frac{bR}{32} \Bigr\rceil
-      + 4 H n_V \Bigl\lceil \frac{b w}{32} \Bigr\rceil
+      + 4 H n_V \Bigl\lceil \frac{b' w}{32} \Bigr\rceil
       + \frac{2 e_s\, d}{g} (n_K + n_V) + e\, d\, (2n - n_K - n_V)$$
 
     Code planes, scales and tokens in full precision, with $d = H w$ channels. A number has $e$
@@ -95,6 +96,7 @@ def kivi_size(
         kv_heads: number of kv heads $H$.
         width: channels $w$ of a head.
         dtype: type of the cache.
+        value_bits: code width $b'$ of values, by default $b$.
 
     Returns:
         Bytes by part, for one sequence and one layer: what `quantizer_bytes` counts.
@@ -105,7 +107,7 @@ def kivi_size(
     keys, values = tokens // residual * residual, max(0, tokens - residual)
     channels, element, scale = kv_heads * width, dtype.itemsize, scale_dtype(dtype, None)
     key_codes = 4 * channels * (keys // residual) * word_count(residual, bits)
-    value_codes = 4 * kv_heads * values * word_count(width, bits)
+    value_codes = 4 * kv_heads * values * word_count(width, value_bits or bits)
     return QuantizerBytes(
         codes=key_codes + value_codes,
         scales=2 * scale.itemsize * channels // group * (keys + values),
@@ -123,10 +125,11 @@ def gear_size(
     kv_heads: Positive = 8,
     width: Positive = 128,
     dtype: CacheDtype = torch.float16,
+    value_bits: Bits | None = None,
 ) -> QuantizerBytes:
     r"""Say beforehand what a prompt weighs in GEAR's cache.
 
-    $$4 d \Bigl\lceil \frac{bn}{32} \Bigr\rceil + 4 n \Bigl\lceil \frac{bd}{32} \Bigr\rceil
+    $$4 d \Bigl\lceil \frac{bn}{32} \Bigr\rceil + 4 n \Bigl\lceil \frac{b'd}{32} \Bigr\rceil
       + 2 e_s\, (d + n) + 2 (e + 2) \Bigl(d \Bigl\lfloor \frac{sn}{2} \Bigr\rfloor
       + n \Bigl\lfloor \frac{sd}{2} \Bigr\rfloor\Bigr) + 2 e H r\, (n + w)$$
 
@@ -141,6 +144,7 @@ def gear_size(
         kv_heads: number of kv heads $H$.
         width: channels $w$ of a head.
         dtype: type of the cache.
+        value_bits: code width $b'$ of values, by default $b$.
 
     Returns:
         Bytes by part, for one sequence and one layer: what `quantizer_bytes` counts. A row of
@@ -155,14 +159,15 @@ def gear_size(
     channels, element, scale = kv_heads * width, dtype.itemsize, scale_dtype(dtype, None)
     columns = min(rank, tokens, width)
     # a channel's row has a member a token, a token's row one a channel; no token, no block
-    rows = ((channels, tokens), (tokens, channels)) if tokens else ()
+    both = (channels, tokens, bits), (tokens, channels, value_bits or bits)
+    rows = both if tokens else ()
     apart = 0
-    for count, members in rows:
+    for count, members, _ in rows:
         bytes_of_outlier = element + place_dtype(members).itemsize
         apart += 2 * bytes_of_outlier * count * outliers_per_end(members, outliers)
     return QuantizerBytes(
-        codes=sum(4 * count * word_count(members, bits) for count, members in rows),
-        scales=2 * scale.itemsize * sum(count for count, _ in rows),
+        codes=sum(4 * count * word_count(members, code) for count, members, code in rows),
+        scales=2 * scale.itemsize * sum(count for count, *_ in rows),
         outliers=apart,
         factors=2 * element * kv_heads * columns * (tokens + width),
         residual=0,

@@ -72,11 +72,13 @@ def compress(draw, scopes=scopes, unpadded=True, forms=FORMS):
 
 
 @st.composite
-def compress_into_hex(draw, scopes=scopes, refinements=refinements):
+def compress_into_hex(draw, scopes=scopes, refinements=refinements, extended=False):
     """Inputs with any refinement in any scope; the rest is quantised."""
     scope, refinement = draw(scopes), draw(refinements)
     x = draw(scored_caches(scope, refinement, summed=True))
     config = draw(hex_configs(padded=x["valid"] is not None))
+    if extended:
+        config = config._replace(value_bits=draw(st.integers(1, 4)))
     tokens = x["keys"].shape[-2]
     layers = len(x["keys"]) if scope == "model" else 1
     carried = config.recent if config.carry_recent else 0
@@ -94,6 +96,8 @@ def without_store_argument(x: dict[str, Any]) -> dict[str, Any]:
 INPUTS = dict(
     select=compress().map(without_store_argument), compress=compress() | compress_into_hex()
 )
+
+EXTENDED = dict(compress=compress_into_hex(extended=True))
 
 ONES = torch.ones(1, 2, 3, 2)
 SPAN = dict(

@@ -71,13 +71,15 @@ def test_a_laid_out_cache_refuses_what_the_kernels_are_not_made_for(queries, bit
         dict(bits=8),
         dict(tokens=95),
         dict(density=1.0),
+        dict(value_bits=2),
     ],
     ids=lambda change: next(iter(change), "none"),
 )
 def test_each_rule_falls_back_by_itself(change):
     usual = dict(count=1, valid=None, dtype=torch.float32, width=64, bits=4, tokens=96, density=0.0)
-    count, valid, dtype, width, bits, tokens, density = (usual | change).values()
-    config = reference.HexConfig(bits=bits, density=density, heavy=0.0, recent=0)
+    usual |= dict(value_bits=None)
+    count, valid, dtype, width, bits, tokens, density, value_bits = (usual | change).values()
+    config = reference.HexConfig(bits, density, heavy=0.0, recent=0, value_bits=value_bits)
     cache = vector.hex_prefill(*torch.ones(3, 2, tokens, width), config=config)
     queries = torch.ones(4, count, width, dtype=dtype)
     launches = launched(lambda: kernels.hex_attention(queries, cache, valid))

@@ -29,6 +29,7 @@ from optimized.kernels.hex._decode_kernels import (
     sparse_kernel,
 )
 from optimized.kernels.hex._sparse_entries import ROOM, Tables, tables
+from optimized.vector.hex.attention import has_one_width
 from optimized.vector.hex.stacked_cache import cached_on_tensor, mask_settings
 from reference.hex.attention import HexAttention
 from reference.hex.cache import HexCache
@@ -45,7 +46,10 @@ MERGED = 8 if triton.knobs.runtime.interpret else 64
 
 
 def taken(queries: Tensor, cache: HexCache, valid: Tensor | None) -> bool:
-    """Whether the kernels support the call: a decoding step without padding, in float32 at most."""
+    """Whether the kernels support the call: a decoding step without padding, in float32 at most.
+
+    Nor do they where values have other bits than keys.
+    """
     width = queries.shape[-1]
     return (
         torch.float64 not in (queries.dtype, cache.residual_keys.dtype)
@@ -53,6 +57,7 @@ def taken(queries: Tensor, cache: HexCache, valid: Tensor | None) -> bool:
         and queries.shape[-3] > 0
         and valid is None
         and cache.config.density < 1
+        and has_one_width(cache)
         and alike(cache.blocks)
         and all((b.bits, width) in TAKEN and b.dynamic.numel() > 0 for b in cache.blocks)
     )

@@ -17,8 +17,9 @@ from optimized.kernels._attention_common import DTYPES, WIDEST
 from optimized.kernels._numerics import round_to_dtype, widened
 from optimized.vector.hex.compress import hex_mask
 from reference.contract.enforce import may_read_values
+from reference.contract.types import BothBits
 from reference.hex.compress import HexBlock
-from reference.hex.kcvt import scale_dtype
+from reference.hex.kcvt import bits_of_both, scale_dtype
 
 BLOCK = 1024
 """Tokens over which a program finds the range of each key channel."""
@@ -283,7 +284,7 @@ def hex_compress(
 
 
 def restored(
-    stored: tuple[Tensor, ...], dynamic: Tensor, bits: int, dtype: torch.dtype
+    stored: tuple[Tensor, ...], dynamic: Tensor, bits: BothBits, dtype: torch.dtype
 ) -> list[Tensor]:
     """Return keys and values restored from codes alone, `[*batch, heads, tokens, width]`."""
     *batch, heads, width = stored[1].shape
@@ -291,13 +292,13 @@ def restored(
     groups = heads if stored[4].ndim == stored[1].ndim else 1
     strips = triton.cdiv(tokens, 32)
     found = []
-    for x in (stored[:3], stored[3:]):
+    for x, code_bits in zip((stored[:3], stored[3:]), bits_of_both(bits), strict=True):
         words, steps, minima = (part.contiguous() for part in x)
         count = words.shape[-1]
         result = words.new_empty(*batch, heads, tokens, width, dtype=dtype)
         restore_kernel[(grid, strips)](
             words, steps, minima, result, tokens, heads, groups, count,
-            BITS=bits, WIDTH=width, ROOM=triton.next_power_of_2(width), KEYS=not found,
+            BITS=code_bits, WIDTH=width, ROOM=triton.next_power_of_2(width), KEYS=not found,
             enable_fp_fusion=False,
         )  # fmt: skip
         found.append(result)

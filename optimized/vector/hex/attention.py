@@ -28,6 +28,7 @@ from reference.contract import checks
 from reference.contract.enforce import has_memory
 from reference.hex.attention import HexAttention
 from reference.hex.cache import HexCache
+from reference.hex.kcvt import bits_of_both, joint_bits
 from reference.hex.presets import HexConfig
 from reference.precision import widest
 
@@ -178,8 +179,15 @@ def multiplies_codes(cache: HexCache, exact: torch.dtype) -> bool:
     """Whether codes are multiplied without being restored.
 
     Not in double precision: the specification rounds restored tokens to the precision of scales.
+    Not where values have other bits: both would need the same places.
     """
-    return cache.config.density < 1 and exact != torch.float64
+    return cache.config.density < 1 and exact != torch.float64 and has_one_width(cache)
+
+
+def has_one_width(cache: HexCache) -> bool:
+    """Whether keys and values have codes of one width, and will have in later blocks."""
+    both = joint_bits(cache.config.bits, cache.config.value_bits)
+    return all(isinstance(bits, int) for bits in (both, *(block.bits for block in cache.blocks)))
 
 
 def needs_gradients(queries: Tensor, cache: HexCache | StackedCache) -> bool:
@@ -207,8 +215,9 @@ def coded(run: StackedBlocks, config: HexConfig, exact: torch.dtype) -> Coded:
     block, kept = run.block, static_kept_of(run.block, config)
     (count, rows, heads, width), length = block.key_steps.shape, block.dynamic.shape[-1]
     key_steps, key_minima = block.key_steps.to(exact), block.key_minima.to(exact)
-    keys = CodeLanes.of(block.key_words.flatten(0, 2), block.bits, length)
-    values = CodeLanes.of(block.value_words.flatten(0, 2), block.bits, length)
+    key_bits, value_bits = bits_of_both(block.bits)
+    keys = CodeLanes.of(block.key_words.flatten(0, 2), key_bits, length)
+    values = CodeLanes.of(block.value_words.flatten(0, 2), value_bits, length)
     steps, minima = (
         in_slots(x.to(exact), values.slots) for x in (block.value_steps, block.value_minima)
     )

@@ -14,6 +14,7 @@ from reference.hex.cache import (
     add_mass,
     add_tokens,
     buffer_space,
+    compress_sides,
     compressible_length,
     move_to_blocks,
     neutral_padding,
@@ -34,9 +35,7 @@ def compress_span(
     recent = config.recent if windowed else 0
     dynamic = h2o_mask(mass, config.heavy, recent, config.outside_recent)
     static = static_mask(config, tokens, kv_heads * width).to(keys.device)
-    return hex_compress(
-        keys, values, static, dynamic, config.bits, config.value_group, config.scales
-    )
+    return compress_sides(config, keys, values, static, dynamic, hex_compress)
 
 
 def hex_store(
@@ -56,9 +55,9 @@ def hex_store(
     if span:
         static = static_mask(config, span, heads * width).to(keys.device)
         coded = real[..., :span, None] & ~hex_mask(static, marked, heads)
-        settings = config.bits, config.value_group, config.scales
         blank = neutral_padding(keys[..., :span, :], coded, real[..., :span, None])
-        blocks = (hex_compress(blank, values[..., :span, :], static, marked, *settings),)
+        span_of_both = blank, values[..., :span, :]
+        blocks = (compress_sides(config, *span_of_both, static, marked, hex_compress),)
     return move_to_blocks(uncompressed_cache(config, keys, values, mass), blocks, span)
 
 

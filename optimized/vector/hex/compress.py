@@ -7,7 +7,7 @@ from optimized._dispatch import kernel_on_gpu
 from optimized.vector.hex.kcvt import code
 from optimized.vector.hex.packing import pack_bits, unpack_bits
 from reference.hex.compress import HexBlock
-from reference.hex.kcvt import dequantise, group_values, transposed, ungroup_values
+from reference.hex.kcvt import bits_of_both, dequantise, group_values, transposed, ungroup_values
 from reference.precision import widest
 
 
@@ -51,9 +51,10 @@ def restored(block: HexBlock, expander: Tensor) -> tuple[Tensor, Tensor]:
     tokens = block.dynamic.shape[-1]
     kept = hex_mask(expander, block.dynamic, kv_heads)
     value_group = "head" if block.value_steps.ndim == block.key_steps.ndim else "token"
-    key_codes = unpack_bits(block.key_words, block.bits, tokens)
+    key_bits, value_bits = bits_of_both(block.bits)
+    key_codes = unpack_bits(block.key_words, key_bits, tokens)
     by_channel = dequantise(key_codes, block.key_steps, block.key_minima)
-    value_codes = transposed(unpack_bits(block.value_words, block.bits, tokens))
+    value_codes = transposed(unpack_bits(block.value_words, value_bits, tokens))
     rows = group_values(value_codes, value_group)
     by_token = ungroup_values(
         dequantise(rows, block.value_steps, block.value_minima), value_group, width

@@ -4,13 +4,15 @@ import torch
 from torch import Tensor
 
 from optimized.vector.quantizers.gear import compress_side, gear_reconstruct
+from reference.hex.kcvt import bits_of_both, joint_bits
 from reference.quantizers.gear_cache import GearCache
 
 
 def with_block(cache: GearCache, keys: Tensor, values: Tensor, rank: int) -> GearCache:
-    settings = cache.bits, cache.outliers, rank, cache.fill, cache.seed, cache.scales
-    by_channel = compress_side("keys", keys, "channel", *settings)
-    by_token = compress_side("values", values, "token", *settings)
+    settings = cache.outliers, rank, cache.fill, cache.seed, cache.scales
+    key_bits, value_bits = bits_of_both(cache.bits)
+    by_channel = compress_side("keys", keys, "channel", key_bits, *settings)
+    by_token = compress_side("values", values, "token", value_bits, *settings)
     return cache._replace(
         key_blocks=(*cache.key_blocks, by_channel), value_blocks=(*cache.value_blocks, by_token)
     )
@@ -27,8 +29,9 @@ def gear_prefill(
     fill: bool,
     seed: int,
     scales: torch.dtype | None,
+    value_bits: int | None,
 ) -> GearCache:
-    settings = bits, outliers, decoded_rank, block, fill, seed, scales
+    settings = joint_bits(bits, value_bits), outliers, decoded_rank, block, fill, seed, scales
     empty = GearCache(*settings, (), (), keys[..., :0, :].clone(), values[..., :0, :].clone())
     return with_block(empty, keys, values, rank) if keys.shape[-2] else empty
 

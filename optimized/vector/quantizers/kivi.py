@@ -5,15 +5,17 @@ from torch import Tensor
 
 from optimized.vector.hex.kcvt import code
 from optimized.vector.hex.packing import pack_bits, unpack_bits
-from reference.hex.kcvt import dequantise, scale_dtype, transposed
+from reference.hex.kcvt import bits_of_both, dequantise, joint_bits, scale_dtype, transposed
 from reference.hex.packing import word_count
 from reference.quantizers.kivi import KiviCache, by_group
 
 
-def quantise_in_groups(name: str, rows: Tensor, cache: KiviCache) -> tuple[Tensor, Tensor, Tensor]:
+def quantise_in_groups(
+    name: str, rows: Tensor, bits: int, cache: KiviCache
+) -> tuple[Tensor, Tensor, Tensor]:
     x = by_group(rows, cache.group)
-    block = code(name, x, cache.bits, torch.zeros_like(x, dtype=torch.bool), cache.scales)
-    return pack_bits(block.codes.flatten(-2), cache.bits), block.steps, block.minima
+    block = code(name, x, bits, torch.zeros_like(x, dtype=torch.bool), cache.scales)
+    return pack_bits(block.codes.flatten(-2), bits), block.steps, block.minima
 
 
 def kivi_append(cache: KiviCache, keys: Tensor, values: Tensor) -> KiviCache:
@@ -21,16 +23,18 @@ def kivi_append(cache: KiviCache, keys: Tensor, values: Tensor) -> KiviCache:
     held_values = torch.cat([cache.residual_values, values], -2)
     full = held_keys.shape[-2] // cache.residual * cache.residual
     old = max(0, held_values.shape[-2] - cache.residual)
+    key_bits, value_bits = bits_of_both(cache.bits)
     if full:
         buffers = held_keys[..., :full, :].unflatten(-2, (-1, cache.residual))
-        words, steps, minima = quantise_in_groups("keys", transposed(buffers), cache)
+        words, steps, minima = quantise_in_groups("keys", transposed(buffers), key_bits, cache)
         cache = cache._replace(
             key_words=torch.cat([cache.key_words, words], -3),
             key_steps=torch.cat([cache.key_steps, steps], -3),
             key_minima=torch.cat([cache.key_minima, minima], -3),
         )
     if old:
-        words, steps, minima = quantise_in_groups("values", held_values[..., :old, :], cache)
+        span = held_values[..., :old, :]
+        words, steps, minima = quantise_in_groups("values", span, value_bits, cache)
         cache = cache._replace(
             value_words=torch.cat([cache.value_words, words], -2),
             value_steps=torch.cat([cache.value_steps, steps], -2),
@@ -43,20 +47,26 @@ def kivi_append(cache: KiviCache, keys: Tensor, values: Tensor) -> KiviCache:
 
 
 def kivi_prefill(
-    keys: Tensor, values: Tensor, bits: int, group: int, residual: int, scales: torch.dtype | None
+    keys: Tensor,
+    values: Tensor,
+    bits: int,
+    group: int,
+    residual: int,
+    scales: torch.dtype | None,
+    value_bits: int | None,
 ) -> KiviCache:
     heads, width = keys.shape[:-2], keys.shape[-1]
     words = keys.new_zeros(*heads, 0, dtype=torch.int32)
     stored = words.new_zeros(*heads, 0, dtype=scale_dtype(keys.dtype, scales))
     empty = KiviCache(
-        bits=bits,
+        bits=joint_bits(bits, value_bits),
         group=group,
         residual=residual,
         scales=scales,
         key_words=words.new_zeros(*heads, 0, width, word_count(residual, bits)),
         key_steps=stored.new_zeros(*heads, 0, width, residual // group),
         key_minima=stored.new_zeros(*heads, 0, width, residual // group),
-        value_words=words.new_zeros(*heads, 0, word_count(width, bits)),
+        value_words=words.new_zeros(*heads, 0, word_count(width, value_bits or bits)),
         value_steps=stored.new_zeros(*heads, 0, width // group),
         value_minima=stored.new_zeros(*heads, 0, width // group),
         residual_keys=keys[..., :0, :].clone(),
@@ -67,10 +77,11 @@ def kivi_prefill(
 
 def kivi_read(cache: KiviCache) -> tuple[Tensor, Tensor]:
     dtype, width = cache.residual_keys.dtype, cache.residual_keys.shape[-1]
-    codes = by_group(unpack_bits(cache.key_words, cache.bits, cache.residual), cache.group)
+    key_bits, value_bits = bits_of_both(cache.bits)
+    codes = by_group(unpack_bits(cache.key_words, key_bits, cache.residual), cache.group)
     channels = dequantise(codes, cache.key_steps, cache.key_minima).flatten(-2)
     keys = transposed(channels).flatten(-3, -2).to(dtype)
-    codes = by_group(unpack_bits(cache.value_words, cache.bits, width), cache.group)
+    codes = by_group(unpack_bits(cache.value_words, value_bits, width), cache.group)
     values = dequantise(codes, cache.value_steps, cache.value_minima).flatten(-2).to(dtype)
     return (
         torch.cat([keys, cache.residual_keys], -2),

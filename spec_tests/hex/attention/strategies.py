@@ -35,6 +35,8 @@ def hex_attention_inputs(draw, cache=caches(), padded=st.booleans()):  # noqa: B
 
 INPUTS = dict(hex_attention=hex_attention_inputs())
 
+EXTENDED = dict(hex_attention=hex_attention_inputs(caches(extended=True)))
+
 DRAWN = dict(hex_attention=needs_expander_mask)
 
 queries = torch.ones(2 * KV_HEADS, 3, WIDTH)

@@ -4,6 +4,10 @@ from spec_tests.mutants.registry import register_mutants
 
 mutant = register_mutants("hex/cache")
 mutant("""
+test_keys_have_the_codes_of_their_bits_and_values_those_of_theirs
+  hex_values_in_the_bits_of_keys: values have codes of as many bits as keys
+  - other = compress(*span, both[1], *settings)
+  + other = compress(*span, both[0], *settings)
 test_a_prompt_leaves_less_than_a_block_and_the_tokens_carried
   nothing_held_back: an unfinished block is compressed too
   - tokens = compressible_length(config, keys.shape[-2])

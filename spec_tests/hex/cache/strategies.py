@@ -21,7 +21,7 @@ MODES = get_args(Mode)
 
 
 @st.composite
-def configs(draw, modes=MODES, **fixed):
+def configs(draw, modes=MODES, extended=False, **fixed):
     """Settings for small streams; the expander has degree 4."""
     drawn = HexConfig(
         bits=draw(widths),
@@ -34,6 +34,8 @@ def configs(draw, modes=MODES, **fixed):
         mode=draw(st.sampled_from(modes)),
         **draw(draw_choices(HexConfig, "mode", "scales", "near", "tile")),
     )
+    if extended:
+        drawn = drawn._replace(value_bits=draw(widths))
     return drawn._replace(**fixed)
 
 
@@ -55,25 +57,25 @@ def streams(draw, tokens, batch=((), (2,), (), (2,), (0,))):
 
 
 @st.composite
-def prefill(draw):
+def prefill(draw, extended=False):
     """Inputs of a prompt of up to three blocks and a part of one."""
     queries, keys, values = draw(streams(draw(st.integers(0, 3 * BLOCK + 5))))
-    return dict(queries=queries, keys=keys, values=values, config=draw(configs()))
+    return dict(queries=queries, keys=keys, values=values, config=draw(configs(extended=extended)))
 
 
 @st.composite
-def caches(draw, modes=MODES):
+def caches(draw, modes=MODES, extended=False):
     """A cache after a prompt and some decoding."""
     prompt, decoded = draw(st.integers(0, 2 * BLOCK + 5)), draw(st.integers(0, BLOCK))
     stream = draw(streams(prompt + decoded))
     cache = reference.hex_prefill(
-        *(x[..., :prompt, :] for x in stream), config=draw(configs(modes))
+        *(x[..., :prompt, :] for x in stream), config=draw(configs(modes, extended))
     )
     return reference.hex_append(cache, *(x[..., prompt:, :] for x in stream))
 
 
 @st.composite
-def append(draw):
+def append(draw, extended=False):
     """A cache and its next tokens, up to two blocks in one call.
 
     Scales are in single precision. Later queries read what the call itself stores, so that scales
@@ -82,7 +84,7 @@ def append(draw):
     prompt, decoded = draw(st.integers(0, 2 * BLOCK + 5)), draw(st.integers(0, 2 * BLOCK))
     stream = draw(streams(prompt + decoded))
     queries, keys, values = (x[..., prompt:, :].clone() for x in stream)
-    config = draw(configs(scales=torch.float32))
+    config = draw(configs(extended=extended, scales=torch.float32))
     cache = reference.hex_prefill(*(x[..., :prompt, :] for x in stream), config=config)
     return dict(cache=cache, queries=queries, keys=keys, values=values)
 
@@ -103,6 +105,13 @@ INPUTS = dict(
     hex_append=append(),
     hex_recompress=dict(cache=caches(("full", "oracle"))),
     hex_read=dict(cache=caches()),
+)
+
+EXTENDED = dict(
+    hex_prefill=prefill(extended=True),
+    hex_append=append(extended=True),
+    hex_recompress=dict(cache=caches(("full", "oracle"), True)),
+    hex_read=dict(cache=caches(extended=True)),
 )
 
 DRAWN = dict.fromkeys(

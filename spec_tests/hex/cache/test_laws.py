@@ -35,6 +35,28 @@ def decodings(draw, modes=MODES, least=1, **fixed):
     return draw(streams(tokens)), draw(configs(modes, **fixed)), draw(st.integers(0, tokens))
 
 
+@pytest.mark.extension
+@given(decodings(heavy=0.0, extended=True))
+def test_keys_have_the_codes_of_their_bits_and_values_those_of_theirs(impl, x):
+    stream, config, prompt = x
+    bits, value_bits = config.bits, config.value_bits
+    both = prefill_and_append(impl, stream, config, prompt)
+    of_keys, of_values = (
+        prefill_and_append(impl, stream, config._replace(bits=width, value_bits=None), prompt)
+        for width in (bits, value_bits)
+    )
+    blocks = []
+    for for_keys, for_values in zip(of_keys.blocks, of_values.blocks, strict=True):
+        names = [name for name in for_values._fields if "value" in name]
+        parts = {name: getattr(for_values, name) for name in names}
+        blocks.append(for_keys._replace(**parts))
+    if bits != value_bits:
+        blocks = [block._replace(bits=(bits, value_bits)) for block in blocks]
+    assert_same_cache(both, of_keys._replace(config=config, blocks=tuple(blocks)))
+    expected = impl.hex_read(of_keys)[0], impl.hex_read(of_values)[1]
+    assert_equal(impl.hex_read(both), expected)
+
+
 @pytest.mark.spec("HEX-4.1a")
 @given(INPUTS["hex_prefill"])
 def test_a_prompt_leaves_less_than_a_block_and_the_tokens_carried(impl, x):

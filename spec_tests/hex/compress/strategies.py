@@ -4,8 +4,10 @@ import torch
 from hypothesis import strategies as st
 
 import reference
+from reference import HexConfig
+from reference.hex.cache import compress_sides
 from spec_tests.hex.heavy_hitters.strategies import batches
-from spec_tests.hex.kcvt.strategies import key_heads, span_on_codes
+from spec_tests.hex.kcvt.strategies import key_heads, span_on_codes, widths
 from spec_tests.strategies import Refusal, booleans
 
 
@@ -39,7 +41,18 @@ def blocks(draw):
     return dict(block=reference.hex_compress(**span), expander=span["expander"])
 
 
+@st.composite
+def blocks_of_two_widths(draw):
+    """A block whose values have bits of their own, and its static mask."""
+    span = draw(spans())
+    names = ("bits", "value_group", "scales")
+    config = HexConfig(**{name: span.pop(name) for name in names}, value_bits=draw(widths))
+    return dict(block=compress_sides(config, *span.values()), expander=span["expander"])
+
+
 INPUTS = dict(hex_mask=masks(), hex_compress=spans(), hex_reconstruct=blocks())
+
+EXTENDED = dict(hex_reconstruct=blocks_of_two_widths())
 
 generator = torch.Generator().manual_seed(7)
 keys, values = torch.randn(2, 2, 11, 4, generator=generator)

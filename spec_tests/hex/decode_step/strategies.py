@@ -12,6 +12,8 @@ def calmer(x):
 
 INPUTS = dict(hex_decode=append().map(calmer))
 
+EXTENDED = dict(hex_decode=append(extended=True).map(calmer))
+
 DRAWN = dict(hex_decode=needs_expander_mask)
 
 REFUSALS = dict(hex_decode=strategies.REFUSALS["hex_append"])

@@ -12,6 +12,10 @@ test_a_prompt_weighs_what_was_said_beforehand
   always_half_scales: scales are in half precision whatever the cache
   - scale_dtype(dtype, config.scales)
   + torch.float16
+test_a_prompt_weighs_as_much_as_keys_of_some_bits_and_values_of_others
+  values_weighed_as_keys: values weigh as if they had the bits of keys
+  - joint_bits(config.bits, config.value_bits)
+  + config.bits
 test_a_size_is_its_formula
   scales_of_the_cache: scales have the dtype of the cache
   - scales=2 * scale.itemsize

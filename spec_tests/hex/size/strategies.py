@@ -21,6 +21,8 @@ INPUTS = dict(
     paper_size=dict(prompts=prompts, kv_heads=st.integers(1, 8), width=st.integers(1, 128)),
 )
 
+EXTENDED = dict(hex_bytes=dict(cache=caches(extended=True)))
+
 bad_prompts = [
     Refusal("prompts", (), ValueError, "at least 1 length"),
     Refusal("prompts", (900, 0), ValueError, "must be >= 1, got 0"),

@@ -29,6 +29,23 @@ def test_a_prompt_weighs_what_was_said_beforehand(impl, stream, config, dtype):
     assert impl.hex_bytes(cache) == impl.hex_size(config, x[1].shape[-2], KV_HEADS, WIDTH, dtype)
 
 
+@pytest.mark.extension
+@given(streams(3 * BLOCK + 5, batch=((1,),)), configs(heavy=0.0, extended=True), dtypes)
+def test_a_prompt_weighs_as_much_as_keys_of_some_bits_and_values_of_others(
+    impl, stream, config, dtype
+):
+    of_model = stream[1].shape[-2], KV_HEADS, WIDTH, dtype
+    cache = impl.hex_prefill(*(part.to(dtype) for part in stream), config)
+    size = impl.hex_bytes(cache)
+    assert size == impl.hex_size(config, *of_model)
+    assert size.total == reference.stored_bytes(cache)
+    plain = (
+        impl.hex_size(config._replace(bits=bits, value_bits=None), *of_model)
+        for bits in (config.bits, config.value_bits)
+    )
+    assert 2 * size.codes == sum(each.codes for each in plain)
+
+
 @given(configs(), st.integers(0, 60), st.integers(1, 3), st.integers(1, 5), dtypes)
 def test_a_size_is_its_formula(impl, config, length, heads, width, dtype):
     carried = config.recent if config.carry_recent else 0

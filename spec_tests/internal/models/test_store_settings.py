@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import optimized as kv
+import reference
 from spec_tests.accuracy import assert_equal
 from spec_tests.internal.models.random_model import models, new_model, prompts
 
@@ -26,6 +27,8 @@ def whole(model, ids):
         ("kivi-8", {}, lambda k, v: kv.kivi_prefill(k, v, bits=8)),
         ("kivi-4", dict(group=16, residual=64), lambda k, v: kv.kivi_prefill(k, v, 4, 16, 64)),
         ("gear", dict(bits=8, rank=2), lambda k, v: kv.gear_prefill(k, v, 8, rank=2)),
+        ("kivi-8", dict(value_bits=4), lambda k, v: kv.kivi_prefill(k, v, 8, value_bits=4)),
+        ("gear", dict(bits=(8, 4)), lambda k, v: kv.gear_prefill(k, v, 8, value_bits=4)),
     ],
 )
 def test_a_quantiser_has_the_settings_that_its_own_function_takes(system, settings, made):
@@ -43,6 +46,8 @@ def test_a_quantiser_has_the_settings_that_its_own_function_takes(system, settin
         ("hex-8", {}, kv.HexConfig(bits=8)),
         ("kcvt-8", {}, kv.hex_preset("KCVT-4")._replace(bits=8)),
         ("hex-4", dict(density=0.0625, heavy=0.05), kv.HexConfig(4, 0.0625, 0.05)),
+        ("hex-8", dict(bits=[8, 4]), kv.HexConfig(bits=8, value_bits=4)),
+        ("kcvt-4", dict(value_bits=2), kv.hex_preset("KCVT-4")._replace(value_bits=2)),
     ],
 )
 def test_hex_has_the_settings_of_its_configuration(system, settings, config):
@@ -52,7 +57,7 @@ def test_hex_has_the_settings_of_its_configuration(system, settings, config):
     assert named.layers[0].config == config
     assert named.nbytes == made.nbytes
     for one, other in zip(named.layers, made.layers, strict=True):
-        assert torch.equal(kv.hex_read(one.cache)[0], kv.hex_read(other.cache)[0])
+        assert_equal(kv.hex_read(one.cache), kv.hex_read(other.cache))
 
 
 def test_behind_an_arrow_each_name_goes_to_the_part_that_has_it():
@@ -67,6 +72,34 @@ def test_behind_an_arrow_each_name_goes_to_the_part_that_has_it():
         for restored, other in zip(kv.kivi_read(held), kv.kivi_read(made), strict=True):
             assert_equal(restored, other)
     assert both.nbytes < models.compressed(model, "snapkv>kivi-4", **how).nbytes
+
+
+@pytest.mark.parametrize("store", ["kivi-8", "gear", "hex-8", "kcvt-8"])
+def test_behind_an_arrow_values_have_bits_of_their_own(store):
+    model, ids = models.attach(new_model("llama", **WIDE)), prompt_of()
+
+    def restored(**settings):
+        how = dict(ratio=0.5, input_ids=ids, settings=settings)
+        cache = models.compressed(model, f"knorm>{store}", **how)
+        read = dict(kivi=kv.kivi_read, gear=kv.gear_read).get(store[:4], kv.hex_read)
+        return cache.nbytes, [read(held) for layer in cache.layers for held in layer.held]
+
+    both, of_keys, of_values = (restored(bits=bits) for bits in ((8, 3), 8, 3))
+    assert of_values[0] < both[0] < of_keys[0]
+    for parts in zip(both[1], of_keys[1], of_values[1], strict=True):
+        assert_equal(parts[0], (parts[1][0], parts[2][1]))
+
+
+def test_a_cache_with_bits_of_values_reads_further_text():
+    model, ids = models.attach(new_model("llama", **WIDE)), prompt_of()
+    caches = [
+        models.compressed(model, "hex-8", ids, settings=dict(bits=bits), kv=kv_of_layer)
+        for bits, kv_of_layer in (((8, 4), kv), ((8, 4), reference), (8, kv))
+    ]
+    logits = [model(prompt_of(120)[:, -100:], past_key_values=x).logits for x in caches]
+    assert_equal(*(x.layers[0].cache.blocks[-1].bits for x in caches[:2]))
+    torch.testing.assert_close(logits[0], logits[1], rtol=1e-3, atol=1e-4)
+    assert not torch.equal(logits[0], logits[2])
 
 
 def test_more_bits_are_more_bytes_and_come_nearer():
@@ -89,12 +122,30 @@ def test_more_bits_are_more_bytes_and_come_nearer():
         ("gear", dict(group=16), "settings of gear must be one of bits, block"),
         ("hex-4", dict(densty=0.1), "did you mean 'density'"),
         ("kivi-4", {}, r"got heads of 24: 8 divides them, as settings=\{'group': 8\}"),
+        ("knorm>kivi-4", {}, r"got heads of 24: 8 divides them, as settings=\{'group': 8\}"),
+        ("kivi-4", dict(group=12), r"group = 12 for 'kivi-4', got 32: 4 divides it"),
+        ("kivi-4", dict(bits=(8, 9)), r"kivi-4: value_bits must be in \[1, 8\], got 9"),
+        ("hex-4", dict(bits=(8, 4, 2)), r"of keys and of values .*, got \(8, 4, 2\)"),
+        ("gear", dict(bits=(8, 4), value_bits=2), r"got \(8, 4\), beside value_bits"),
     ],
 )
 def test_settings_that_cannot_be_had_are_refused(system, settings, says):
-    model = new_model("llama", head_dim=24)
+    model, read = new_model("llama", head_dim=24), []
+    model.register_forward_pre_hook(lambda *_: read.append("a call"))
+    budget = dict(ratio=0.5) if ">" in system else {}
     with pytest.raises(ValueError, match=says):
-        models.compressed(model, system, prompts()[0], settings=settings)
+        models.compressed(model, system, prompts()[0], settings=settings, **budget)
+    assert not read, "before the prompt is read"
+
+
+@pytest.mark.parametrize("system", ["kivi-4", "knorm>kivi-4"])
+def test_the_layers_that_see_the_whole_text_decide_which_group_divides_their_heads(system):
+    own = dict(num_kv_shared_layers=0, head_dim=32, global_head_dim=48)
+    model, ids = new_model("gemma4_text", **own), prompt_of(60)
+    budget = dict(ratio=0.5) if ">" in system else {}
+    with pytest.raises(ValueError, match="got heads of 48: 16 divides them"):
+        models.compressed(model, system, ids, **budget)
+    assert models.compressed(model, system, ids, settings=dict(group=16), **budget).nbytes
 
 
 def test_a_group_that_divides_the_heads_is_taken():

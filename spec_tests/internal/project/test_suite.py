@@ -285,6 +285,37 @@ def test_own_records_pass_unless_they_have_another_default(suite, elsewhere):
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
 
 
+OLD = """
+import reference
+import torch
+from collections import namedtuple
+
+HexConfig = namedtuple(
+    "HexConfig", reference.HexConfig._fields[:-1], defaults=reference.HexConfig()[:-1]
+)
+
+
+def hex_preset(name):
+    return HexConfig(*reference.hex_preset(name)[:-1])
+
+
+def hex_size(config, tokens, kv_heads=8, width=128, dtype=torch.float16):
+    if not isinstance(config, HexConfig):
+        raise TypeError(f"config must be of this module, got {config}")
+    return reference.hex_size(reference.HexConfig(*config), tokens, kv_heads, width, dtype)
+"""
+
+
+def test_a_field_of_an_extension_is_asked_for_only_on_request(suite, elsewhere):
+    (elsewhere / "old.py").write_text(OLD)
+    words = "old", "-k", "hex_size or hex_preset or HexConfig or weigh"
+    only = (*GENERIC, "test_generated.py", "hex/size")
+    done = suite(*words, only=only)
+    assert done.returncode == pytest.ExitCode.OK, done.stdout
+    done = suite(*words, "--ours", only=only)
+    assert "the next parameter must be value_bits, got no other" in done.stdout
+
+
 SHADOWS = {
     "reference.py": ("-m", "spec_tests", "--help"),
     "optimized/__init__.py": ("-m", "spec_tests", "--help"),

@@ -13,8 +13,11 @@ test_the_prompt_is_one_span_and_each_decoded_block_another
   + with_block(cache._replace(seed=0), *new, cache.decoded_rank)._replace(seed=cache.seed)
   gear_recompressed: the first block is compressed again
   - (*cache.value_blocks, by_token)
-  + (*(compress_side('', gear_reconstruct(b), 'token', *settings)
+  + (*(compress_side('', gear_reconstruct(b), 'token', value_bits, *settings)
   +    for b in cache.value_blocks), by_token)
+  gear_values_in_the_bits_of_keys: values have codes of as many bits as keys
+  - "token", value_bits, *settings
+  + "token", key_bits, *settings
 test_decoding_in_any_chunks_gives_the_same_cache
   gear_lost_tokens: tokens left over after a full block are lost
             cache = with_block(cache, *new, cache.decoded_rank)

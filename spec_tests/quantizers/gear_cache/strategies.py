@@ -6,6 +6,7 @@ import torch
 from hypothesis import strategies as st
 
 import reference
+from reference.hex.kcvt import bits_of_both
 from spec_tests.quantizers.gear.strategies import (
     gear_settings,
     gear_spans,
@@ -24,14 +25,20 @@ from spec_tests.quantizers.low_rank.strategies import up_to
 
 @st.composite
 def gear_streams(draw, settings, spans):
-    """Spans of keys and values of the given lengths, and the least rank of their errors."""
+    """Spans of keys and values of the given lengths, and the least rank of their errors.
+
+    They come with bits of their own for values, which the settings receive.
+    """
     before, width = draw(before_tokens), draw(st.integers(1, 3))
-    grid = settings["bits"], settings["outliers"]
+    bits, outliers = settings["bits"], settings["outliers"]
+    settings["value_bits"] = draw(st.none() | st.integers(1, 4))
+    value_bits = settings["value_bits"] or bits
+    shapes = [(*before, n, width) for n in spans]
     keys, key_ranks = zip(
-        *(draw(gear_spans((*before, n, width), "channel", *grid)) for n in spans), strict=True
+        *(draw(gear_spans(shape, "channel", bits, outliers)) for shape in shapes), strict=True
     )
     values, value_ranks = zip(
-        *(draw(gear_spans((*before, n, width), "token", *grid)) for n in spans), strict=True
+        *(draw(gear_spans(shape, "token", value_bits, outliers)) for shape in shapes), strict=True
     )
     ranks = [min(pair) for pair in zip(key_ranks, value_ranks, strict=True)]
     return torch.cat(keys, -2), torch.cat(values, -2), ranks
@@ -75,7 +82,10 @@ def is_partial_prompt(x):
     """Whether a prompt's error has a higher rank than its corrections."""
     rest = {name: x[name] for name in ("rank", *GRID)}
     sides = dict(keys="channel", values="token")
-    return any(is_partly_corrected(x[name], by, **rest) for name, by in sides.items())
+    widths = zip(sides, (x["bits"], x.get("value_bits") or x["bits"]), strict=True)
+    return any(
+        is_partly_corrected(x[name], sides[name], **rest | dict(bits=bits)) for name, bits in widths
+    )
 
 
 def is_partial_block(x):
@@ -84,6 +94,8 @@ def is_partial_block(x):
     buffers = dict(keys=cache.residual_keys, values=cache.residual_values)
     buffers = {name: torch.cat([old, x[name]], -2) for name, old in buffers.items()}
     rest = {name: getattr(cache, name) for name in GRID} | dict(rank=cache.decoded_rank)
+    bits, value_bits = bits_of_both(cache.bits)
+    rest |= dict(bits=bits, value_bits=value_bits)
     starts = range(0, buffers["keys"].shape[-2] - cache.block + 1, cache.block)
     blocks = ({k: y[..., t : t + cache.block, :] for k, y in buffers.items()} for t in starts)
     return any(is_partial_prompt(rest | block) for block in blocks)
@@ -95,7 +107,7 @@ INPUTS = dict(gear_read=dict(cache=gear_caches(), exact_outliers=st.booleans()))
 
 prompt: dict[str, Any] = dict(
     keys=keys, values=values, bits=4, outliers=0.3, rank=2, decoded_rank=1, block=4, fill=True,
-    seed=0, scales=torch.float16,
+    seed=0, scales=torch.float16, value_bits=2,
 )  # fmt: skip
 cache = reference.gear_prefill(**prompt)
 

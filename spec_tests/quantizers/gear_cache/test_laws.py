@@ -27,6 +27,7 @@ def streams(draw):
     shape = (*draw(SHAPES), tokens, draw(st.sampled_from([4, 3, 2, 1])))
     settings = dict(
         bits=draw(st.sampled_from([2, 1, 3, 4])),
+        value_bits=draw(st.sampled_from([None, 1, 3, 2])),
         outliers=draw(st.sampled_from([0.5, 0.0, 0.7])),
         rank=draw(st.sampled_from([1, 2, 4, 0])),
         decoded_rank=draw(st.sampled_from([1, 2, 0])),
@@ -59,18 +60,21 @@ def test_decoding_in_any_chunks_gives_the_same_cache(impl, x):
 def test_the_prompt_is_one_span_and_each_decoded_block_another(impl, x):
     stream, prompt, settings, _ = x
     block, rank, decoded = (settings.pop(n) for n in ("block", "rank", "decoded_rank"))
-    ranks = dict(rank=rank, decoded_rank=decoded)
+    ranks, value_bits = dict(rank=rank, decoded_rank=decoded), settings["value_bits"]
     cache = impl.gear_prefill(*slice_stream(stream, 0, prompt), **ranks, block=block, **settings)
     cache = impl.gear_append(cache, *slice_stream(stream, prompt))
     tokens = stream[0].shape[-2]
     starts = [*([0] if prompt else []), *range(prompt, tokens - block + 1, block)]
     stops = [*([prompt] if prompt else []), *range(prompt + block, tokens + 1, block)]
     ranks = [*([rank] if prompt else []), *[decoded] * (len(starts) - bool(prompt))]
-    sides = zip(stream, (cache.key_blocks, cache.value_blocks), ("channel", "token"), strict=True)
-    for raw, blocks, by in sides:
+    del settings["value_bits"]
+    widths = settings.pop("bits"), value_bits
+    widths = widths[0], value_bits or widths[0]
+    both = cache.key_blocks, cache.value_blocks
+    for raw, blocks, by, bits in zip(stream, both, ("channel", "token"), widths, strict=True):
         assert len(blocks) == len(starts)
         for stored, start, stop, r in zip(blocks, starts, stops, ranks, strict=True):
-            alone = impl.gear_compress(raw[..., start:stop, :], by, rank=r, **settings)
+            alone = impl.gear_compress(raw[..., start:stop, :], by, bits, rank=r, **settings)
             assert_equal(stored, alone)
 
 

@@ -6,10 +6,14 @@ mutant = register_mutants("quantizers/kivi")
 mutant("""
 vector:keys-by-channel-values-by-token
   kivi_without_groups: a block is one group, whatever the group size
-  -     return pack_bits(block.codes.flatten(-2), cache.bits), block.steps, block.minima
-  +     whole = code(name, rows, cache.bits, torch.zeros_like(rows, dtype=torch.bool), cache.scales)
+  -     return pack_bits(block.codes.flatten(-2), bits), block.steps, block.minima
+  +     whole = code(name, rows, bits, torch.zeros_like(rows, dtype=torch.bool), cache.scales)
   +     steps, minima = (y[..., None].expand_as(block.steps) for y in whole[1:])
-  +     return pack_bits(whole.codes, cache.bits), steps, minima
+  +     return pack_bits(whole.codes, bits), steps, minima
+test_keys_have_the_codes_of_their_bits_and_values_those_of_theirs
+  values_in_the_bits_of_keys: values have codes of as many bits as keys
+  - bits=joint_bits(bits, value_bits)
+  + bits=bits
 test_the_last_tokens_are_exact
   values_by_the_block: the values of a full buffer are quantised together with its keys
   - old = max(0, held_values.shape[-2] - cache.residual)
@@ -17,7 +21,7 @@ test_the_last_tokens_are_exact
 test_every_head_is_what_the_definition_gives_one_number_at_a_time
   kivi_one_level_too_many: the step is the range over 2^b
   - block.steps, block.minima
-  + block.steps * (1 - 2**-cache.bits), block.minima
+  + block.steps * (1 - 2**-bits), block.minima
   kivi_rolled_scales: a group is restored with the scales of the next group
   - dequantise(codes, cache.key_steps, cache.key_minima)
   + dequantise(codes, cache.key_steps.roll(1, -1), cache.key_minima.roll(1, -1))

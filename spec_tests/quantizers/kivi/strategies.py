@@ -35,6 +35,7 @@ def kivi_settings(draw):
         group=group,
         residual=group * draw(st.integers(1, 2)),
         scales=draw(scales),
+        value_bits=draw(st.none() | widths),
     )
 
 
@@ -42,12 +43,13 @@ def kivi_settings(draw):
 def kivi_streams(draw, settings, tokens, shapes=before_tokens):
     """Keys with exact codes in the groups of each block, and values in those of each token."""
     bits, group, residual = settings["bits"], settings["group"], settings["residual"]
+    value_bits = settings["value_bits"] or bits
     shape = draw(shapes)
     width, blocks = group * draw(st.integers(1, 2)), -(-tokens // residual)
     key_groups = (*shape, width, blocks * residual // group, group)
     value_groups = (*shape, tokens, width // group, group)
     keys = on_grid(key_groups, bits, draw(seeds)).flatten(-2).mT[..., :tokens, :]
-    return keys.clone(), on_grid(value_groups, bits, draw(seeds)).flatten(-2)
+    return keys.clone(), on_grid(value_groups, value_bits, draw(seeds)).flatten(-2)
 
 
 @st.composite
@@ -108,7 +110,7 @@ GOOD = dict(kivi_read=dict(cache=cache))
 
 REFUSALS = dict(
     kivi_prefill=(
-        dict(keys=keys, values=values, **layout, scales=torch.float16),
+        dict(keys=keys, values=values, **layout, scales=torch.float16, value_bits=3),
         [*bad_prompt, *bad_layout],
     ),
     kivi_append=(dict(cache=cache, keys=keys, values=values), bad_arrival),

@@ -48,12 +48,31 @@ def test_every_head_is_what_the_definition_gives_one_number_at_a_time(impl, x):
     keys, values, settings = x
     settings["scales"] = None
     restored = impl.kivi_read(impl.kivi_prefill(keys, values, **settings))
-    layout = settings["bits"], settings["group"], settings["residual"]
-    sides = zip((keys, values), restored, (oracle.kivi_keys, oracle.kivi_values), strict=True)
-    for raw, out, alone in sides:
-        expected = [alone(head.tolist(), *layout) for head in raw.flatten(0, -3)]
+    layout = settings["group"], settings["residual"]
+    widths = settings["bits"], settings["value_bits"] or settings["bits"]
+    definitions = oracle.kivi_keys, oracle.kivi_values
+    sides = zip((keys, values), restored, definitions, widths, strict=True)
+    for raw, out, alone, bits in sides:
+        expected = [alone(head.tolist(), bits, *layout) for head in raw.flatten(0, -3)]
         exact = torch.tensor(expected, dtype=torch.float64)
         assert_close(out.flatten(0, -3), exact, raw.abs().amax())
+
+
+@given(gaussian())
+def test_keys_have_the_codes_of_their_bits_and_values_those_of_theirs(impl, x):
+    *stream, settings = x
+    bits, value_bits = settings["bits"], settings["value_bits"] or settings["bits"]
+    both = impl.kivi_prefill(*stream, **settings | dict(value_bits=value_bits))
+    of_keys, of_values = (
+        impl.kivi_prefill(*stream, **settings | dict(bits=width, value_bits=None))
+        for width in (bits, value_bits)
+    )
+    assert both.bits == (bits if bits == value_bits else (bits, value_bits))
+    for name in both._fields[1:]:
+        plain = of_values if "value" in name else of_keys
+        assert_equal(getattr(both, name), getattr(plain, name))
+    expected = impl.kivi_read(of_keys)[0], impl.kivi_read(of_values)[1]
+    assert_equal(impl.kivi_read(both), expected)
 
 
 @given(gaussian())

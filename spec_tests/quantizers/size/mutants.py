@@ -16,6 +16,10 @@ test_a_prompt_weighs_in_kivis_cache_what_was_said_beforehand
   kivi_size_of_values_twice: keys stay exact for as many tokens as values
   - keys, values = tokens // residual * residual, max(0, tokens - residual)
   + keys = values = max(0, tokens - residual)
+vector:kivi-values-of-two-bits-beside-keys-of-eight
+  kivi_size_of_the_bits_of_keys: values weigh as if they had the bits of keys
+  - word_count(width, value_bits or bits)
+  + word_count(width, bits)
 test_a_prompt_weighs_in_gears_cache_what_was_said_beforehand
   factors_of_square_errors: both factors have as many rows as the prompt has tokens
   - columns * (tokens + width)

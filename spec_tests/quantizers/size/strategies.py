@@ -31,16 +31,27 @@ INPUTS = dict(
         kv_heads=st.integers(1, 3),
         width=st.integers(1, 5),
         dtype=dtypes,
+        value_bits=st.none() | widths,
     ),
 )
 
 GOOD = dict(
     quantizer_bytes=dict(cache=cache),
     gear_size=dict(
-        tokens=16, bits=4, outliers=0.3, rank=2, kv_heads=2, width=4, dtype=torch.float16
+        tokens=16,
+        bits=4,
+        outliers=0.3,
+        rank=2,
+        kv_heads=2,
+        width=4,
+        dtype=torch.float16,
+        value_bits=2,
     ),
 )
 
 REFUSALS = dict(
-    kivi_size=(dict(tokens=16, **layout, kv_heads=2, width=6, dtype=torch.float16), bad_layout)
+    kivi_size=(
+        dict(tokens=16, **layout, kv_heads=2, width=6, dtype=torch.float16, value_bits=3),
+        bad_layout,
+    )
 )
