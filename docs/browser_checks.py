@@ -426,7 +426,7 @@ def test_all_sliders_of_hubkv_s_page_together_show_what_the_reference_computes(p
     for prompt in 6 * [1, 2]:
         page.goto(f"{address}hubkv/move/")
         page.get_by_label("Prompt").select_option(str(prompt))
-        settings = {"prompt": prompt}
+        settings: dict[str, Any] = {"prompt": prompt}
         for slider in page.locator('input[type="range"]').all():
             low, high, step = (float(slider.get_attribute(x) or 0) for x in ("min", "max", "step"))
             at = low + draw.randint(0, round((high - low) / step)) * step

@@ -211,6 +211,7 @@ def hex_compress(
 
 def restored(block: HexBlock, expander: Tensor) -> tuple[Tensor, Tensor]:
     """Return keys and values before they are rounded to the type of the cache."""
+    assert isinstance(block.bits, int)  # the same for keys and values
     kept = hex_mask(expander, block.dynamic, block.key_steps.shape[-2])
     codes = unpack_bits(block.key_words, block.bits, kept.shape[-2])
     keys = dequantise(codes, block.key_steps, block.key_minima).mT

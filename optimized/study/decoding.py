@@ -86,6 +86,7 @@ class DecodingDocument:
             hex_config=None,
             inputs=Inputs(self.ids, torch.ones_like(self.ids), {}),
             protected=None,
+            exact=frozenset(),
             ratio=trial.removed,
             keep=trial.keep,
             interval=interval,

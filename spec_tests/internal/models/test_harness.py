@@ -7,13 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-pytest.importorskip("lm_eval", reason="lm_eval has an environment of its own: see nightly.yml")
-
-from lm_eval import simple_evaluate
-from lm_eval.models.huggingface import HFLM
-from lm_eval.tasks import TaskManager
-
-from optimized import models
+models = pytest.importorskip("optimized.models")
+why = "lm_eval has an environment of its own: see nightly.yml"
+lm_eval = pytest.importorskip("lm_eval", reason=why)
+HFLM = pytest.importorskip("lm_eval.models.huggingface", reason=why).HFLM
 
 PAGE = Path(__file__).parents[3] / "docs" / "models.md"
 TASKS = {
@@ -62,12 +59,12 @@ def tasks(tmp_path):
             **how,
         )
         (tmp_path / f"{name}.yaml").write_text(json.dumps(said))  # JSON is YAML
-    return TaskManager(include_path=str(tmp_path), include_defaults=False)
+    return lm_eval.tasks.TaskManager(include_path=str(tmp_path), include_defaults=False)
 
 
 def answers(model, tasks):
     """Return what a model says in each task: log-likelihoods, and generated texts."""
-    out = simple_evaluate(model, tasks=list(TASKS), task_manager=tasks, bootstrap_iters=0)
+    out = lm_eval.simple_evaluate(model, tasks=list(TASKS), task_manager=tasks, bootstrap_iters=0)
     return {name: [x["filtered_resps"] for x in out["samples"][name]] for name in TASKS}
 
 

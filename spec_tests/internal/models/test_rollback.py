@@ -48,12 +48,12 @@ def test_a_cropped_cache_goes_on_as_if_it_had_seen_less(system):
         expected = logits_after(model, cache, ids, mask, ids.shape[1] - cache.get_seq_length())
     before, kept = cache.nbytes, cache.kept()
     start = cache.get_seq_length()
-    wrong = [torch.cat([x[:, :start], x[:, -4:].flip(1)], 1) for x in (ids, mask)]
-    logits_after(model, cache, *wrong, 4)
+    other, seen = (torch.cat([x[:, :start], x[:, -4:].flip(1)], 1) for x in (ids, mask))
+    logits_after(model, cache, other, seen, 4)
     cache.crop(-4)
     assert cache.get_seq_length() == start
     assert [x.shape for x in cache.kept()] == [x.shape for x in kept]
-    logits_after(model, cache, *wrong, 4)
+    logits_after(model, cache, other, seen, 4)
     cache.crop(start)
     actual = logits_after(model, cache, ids, mask, ids.shape[1] - start)
     torch.testing.assert_close(actual, expected)
