@@ -178,7 +178,7 @@ def ranking(run: Figures, budget: float, of: Callable[[Figures], list[float]]) -
 
 TABLE = re.compile(r"<!-- table (\S+)((?: \S+)*) -->\n.*?<!-- end -->", re.DOTALL)
 TEXTS = ("prose", "noise", "code")
-LONGER = {"2K": "1 024 to 2 048"}
+LONGER = {"2K": "1 024 to 2 048", "4K": "2 048 to 4 096"}
 """Names of runs with longer documents, and their lengths: `HubKV-Tab1-2K-prose`."""
 MINUS = re.compile(r"(?<![\w.])-(?=\d)")
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from optimized import Scored, kept_count
+from optimized import GraphSettings, Scored, kept_count
 from optimized.models.eviction_cache import pool_budgets
 from optimized.models.prefill import Prefilled
 from optimized.models.scorer import Scores, lengths
@@ -143,6 +143,8 @@ def select_rows(
     budget: dict[str, Any] = dict(ratio=ratio) if keep is None else dict(keep=keep * pools)
     if settings.get("scope") == "model":
         keys, values, scored = zip(*sets(), strict=True)
+        if not isinstance(settings["refinement"], GraphSettings):  # their numbers are not read
+            keys, values = ([x[..., :1] for x in side] for side in (keys, values))
         every = Scored(*map(torch.stack, zip(*scored, strict=True)))
         if prompt.queries:
             settings["queries"] = torch.stack([prompt.queries[index][places] for index in layers])
