@@ -51,7 +51,9 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
     before = {file: file.read_bytes() for file in committed()}
-    made = figures.main()
+    made = figures.main() | {"errata": errata()}
+    for stem in PAPERS:
+        made[f"errata_{stem}"] = errata_that_change_numbers(ERRATA / f"{stem}.md")
     for page in DOCS.rglob("*.md"):
         write(page, with_parts(page, made))
     for name, text in pages():
@@ -104,9 +106,6 @@ def pages() -> Iterator[tuple[str, str]]:
     for name, text in figures.of_the_model().items():
         yield f"generated/{name}.txt", text
     yield "generated/equations.txt", index.page()
-    yield "generated/errata.txt", errata()
-    for stem in PAPERS:
-        yield f"generated/errata_{stem}.txt", errata_that_change_numbers(ERRATA / f"{stem}.md")
     for path in sorted(index.HERE.rglob("test_*.py")):
         if index.spec_marked_tests(path):
             yield index.law_page_path(str(path.relative_to(index.HERE))), laws(path)
@@ -149,9 +148,9 @@ def errata() -> str:
             found[weight].setdefault(stem, []).append(line)
     lines = []
     for weight, (title, meaning) in WEIGHTS.items():
-        lines += ["", f"## {title} {{ #{weight} }}", "", meaning]
+        lines += ["", f'## {title} <a id="{weight}"></a>', "", meaning]
         for stem, told in found[weight].items():
-            lines += ["", f"### {PAPERS[stem]} {{ #{weight}-{stem} }}", ""]
+            lines += ["", f'### {PAPERS[stem]} <a id="{weight}-{stem}"></a>', ""]
             lines += ["<div data-search-exclude markdown>", "", *told, "", "</div>"]
     return "\n".join(lines) + "\n"
 

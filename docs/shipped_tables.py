@@ -284,7 +284,8 @@ def described(one: Figures, form: str) -> str:
 SHORT = {
     "hex-3:control.mask=random": "as many random values",
     "hex-3:control.mask=extremes": "as many largest and smallest values",
-    "hex-3:control.mask=extremes,hex.density=0.015625,hex.near=True": "half as many of these",
+    "hex-3:control.mask=extremes,hex.density=0.015625,hex.near=True": "half as many largest and "
+    "smallest values",
     "hex-3:hex.tile=True": "one tile of the expander",
     "hex-3:hex.density=0": "no expander",
 }

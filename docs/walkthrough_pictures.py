@@ -245,8 +245,8 @@ def graphkv_walk_graph(axes: Axes, walk: SimpleNamespace) -> Told:
     axes.set(xlabel="praise", ylabel="what is praised")
     legend({"source": STRONG, "neighbour, and its edge": WEAK, "other": INK})
     return (
-        f"Keys of the first head. The source is “{walk.words[source]}”, its neighbours "
-        f"{' and '.join(said)}.",
+        f"Keys of the first head. The source is “{walk.words[source]}”, its neighbours, by the "
+        f"edges of both heads, {' and '.join(said)}.",
         f"The neighbours are the words whose keys point most nearly in the direction of "
         f"“{walk.words[source]}”. Only they lose score in the next step.",
     )
