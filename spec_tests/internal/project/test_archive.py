@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tarfile
 from io import BytesIO
+from math import isclose
 from types import SimpleNamespace
 from typing import Any
 
@@ -102,13 +103,24 @@ def test_a_function_gets_vectors_of_results_and_of_refusals(name):
     assert any("hunts" in vector for vector in made)
 
 
+def alike(one: Any, other: Any) -> bool:
+    """Whether two values are equal, but for what another processor's sums change in floats."""
+    if isinstance(one, float) and isinstance(other, float):
+        return one == other or isclose(one, other, rel_tol=1e-6)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(alike, one, other))
+    return one == other
+
+
 def test_long_vectors_and_traces_made_anew_are_the_committed_ones():
     """A function with a long axis has a long vector, its first call, or agreement."""
     for name in INPUTS.keys() - BY_AGREEMENT.keys():
         ids = {vector["id"]: vector["inputs"] for vector in generated_vectors(name)}
         first = next(long_inputs(name), None)
         committed = ids.get(f"{name.replace('_', '-')}-long-1")
-        assert committed == (first and as_inputs(first)), f"generate --long for {name}"
+        assert alike(committed, first and as_inputs(first)), f"generate --long for {name}"
     (committed,) = (trace for trace in traces() if trace["id"] == "ragged")
     made = as_json("ragged")
     assert made.keys() == committed.keys()
