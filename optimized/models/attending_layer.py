@@ -62,6 +62,8 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
     supports_early_init = False
     expands = False
     """Whether it stores latent rows, which are expanded to keys and values."""
+    can_remove_last = False
+    """Whether it stores new tokens exactly, so that the last ones can be removed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -119,6 +121,14 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
         self.seen += keys.shape[2]
         # Under autocast the projected values are narrower than the rotated keys.
         return keys.to(values.dtype), values, hidden
+
+    def remove_last(self, count: int) -> None:
+        """Remove the last tokens, of those that came after the prompt."""
+        keys, values = self.whole
+        left = keys.shape[2] - count
+        self.keys = keys[:, :, :left]
+        self.values = self.keys if values is keys else values[:, :, :left]
+        self.seen -= count
 
     def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
         """Return the output for the queries of the new tokens."""

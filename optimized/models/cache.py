@@ -514,7 +514,7 @@ class AttendingCache(Cache):
         Raises:
             NotImplementedError: a layer cannot remove tokens.
         """
-        if not all(hasattr(layer, "remove_last") for layer in self.layers):
+        if not all(getattr(layer, "can_remove_last", False) for layer in self.layers):
             raise unsupported(
                 "removing tokens, as assisted and prompt-lookup decoding do,",
                 "take a system that evicts once, and a model without windows or states, or leave "

@@ -12,7 +12,7 @@ from optimized.models.argument_checks import OF_ONE_LAYER
 from optimized.models.attending_layer import AttendingLayer
 from optimized.models.attention import Softmax, causal, dense_attention, weighted_attention
 from optimized.models.cache import AttendingCache
-from optimized.models.eviction_cache import EvictionLayer
+from optimized.models.eviction_cache import EvictionLayer, exact_or
 from optimized.models.layer import count_full_attention_layers
 from optimized.models.scorer import NewTokens, Scorer
 from optimized.models.scorers import SCORERS
@@ -48,7 +48,10 @@ class DecodingLayer(AttendingLayer):
             if self.window is not None:
                 present = keys.new_ones(keys.shape[:-1], dtype=torch.bool)
                 present = present if valid is None else present & valid[:, None]
-                scores = self.observed(softmax.standard(query), keys, present)
+                self.remember(softmax.standard(query))
+                scores = self.observed(keys, present)
+                if scores is None:
+                    scores = keys.new_zeros(present.shape, dtype=torch.float32)
             if scores is None:
                 scores = self.kv.h2o_mass(softmax.standard(query), keys, valid=valid)
             self.held = self.kv.decoding_start(keys, values, scores, self.config, valid)
@@ -85,11 +88,16 @@ class DecodingLayer(AttendingLayer):
         out, weights = weighted_attention(query, *every, visible, softmax)
         mass, held = None, self.held
         if self.window is not None:
-            zeros = [torch.zeros_like(x) for x in (held.scores, held.pending_scores)]
-            held = held._replace(scores=zeros[0], pending_scores=zeros[1])
-            present = torch.cat([view.present, view.present.new_ones(keys.shape[:-1])], -1)
-            received = self.observed(softmax.standard(query), every[0], present)
-            mass, scores = received[..., :earlier], received[..., earlier:]
+            received = None
+            self.remember(softmax.standard(query))
+            if held.pending_scores.shape[-1] + new == self.config.interval:
+                present = torch.cat([view.present, view.present.new_ones(keys.shape[:-1])], -1)
+                received = self.observed(every[0], present)
+            scores = keys.new_zeros(keys.shape[:-1], dtype=torch.float32)
+            if received is not None:  # in place of all scores so far
+                zeros = [torch.zeros_like(x) for x in (held.scores, held.pending_scores)]
+                held = held._replace(scores=zeros[0], pending_scores=zeros[1])
+                mass, scores = received[..., :earlier], received[..., earlier:]
         elif scores is None:
             if not softmax.plain:  # scorers assume a plain softmax over the products
                 weights = weighted_attention(query, *every, visible, Softmax(softmax.scale))[1]
@@ -103,16 +111,18 @@ class DecodingLayer(AttendingLayer):
         super().reset()
         self.queries = None
 
-    def observed(self, query: Tensor, keys: Tensor, present: Tensor) -> Tensor:
-        """Return the scores of all entries by the last queries, where some may be evicted next."""
+    def remember(self, query: Tensor) -> None:
+        """Store the last queries."""
         assert self.window is not None
         last = query if self.queries is None else torch.cat([self.queries, query], 2)
-        self.queries = last = last[:, :, -self.window :].clone()
-        pending = 0 if self.held is None else self.held.pending_scores.shape[-1] + query.shape[2]
-        ends = self.held is None or pending == self.config.interval
-        if not ends or last.shape[2] < self.window or keys.shape[2] <= self.config.target:
-            return keys.new_zeros(keys.shape[:-1], dtype=torch.float32)
-        return self.scorer.by_last_queries(self.kv, last, keys, present, **self.chosen)
+        self.queries = last[:, :, -self.window :].clone()
+
+    def observed(self, keys: Tensor, present: Tensor) -> Tensor | None:
+        """Return the scores of all entries by the last queries; None where all are kept."""
+        assert self.queries is not None
+        if keys.shape[2] <= self.config.target:
+            return None
+        return self.scorer.by_last_queries(self.kv, self.queries, keys, present, **self.chosen)
 
 
 class DecodingTransformersCache(AttendingCache):
@@ -171,12 +181,10 @@ class DecodingTransformersCache(AttendingCache):
             sinks = min(settings.sinks, settings.target - window)
             settings = settings._replace(recent=max(window, settings.recent or 0), sinks=sinks)
 
-        def layer(index: int) -> AttendingLayer:
-            if index in exact:
-                return EvictionLayer()
+        def layer(index: int) -> DecodingLayer:
             return DecodingLayer(settings, scorer, chosen, gates[index], kv)
 
-        super().__init__(config, layer)
+        super().__init__(config, exact_or(exact, layer))
 
     def kept(self) -> list[Tensor]:
         """Return which of the tokens seen are stored: a mask over batch, heads and tokens."""

@@ -40,6 +40,8 @@ class EvictionLayer(AttendingLayer):
     positions are stored.
     """
 
+    can_remove_last = True
+
     def __init__(self) -> None:
         super().__init__()
         self.evicted, self.seen_before = False, 0
@@ -141,12 +143,6 @@ class EvictionLayer(AttendingLayer):
         self.seen -= 1
         if self.seen < self.seen_before:
             self.seen_before, self.last = self.seen, []
-
-    def remove_last(self, count: int) -> None:
-        """Remove the last tokens, of those that came after the eviction."""
-        left = self.whole[0].shape[2] - count
-        self.keys, self.values = map_both(lambda x: x[:, :, :left], *self.whole)
-        self.seen -= count
 
     def take_rows(self, rows: Tensor) -> None:
         """Replace the batch rows by those with the given indices."""
@@ -372,6 +368,13 @@ class EvictionCache(AttendingCache):
         if any(layer.evicted or not layer.is_initialized for layer in layers.values()):
             raise ValueError("cache must be filled and whole, got one that is empty or evicted")
         return layers
+
+
+def exact_or(
+    exact: Collection[int], compressed: Callable[[int], AttendingLayer]
+) -> Callable[[int], AttendingLayer]:
+    """Return a function that creates a layer by its index: a dense one if it stays exact."""
+    return lambda index: EvictionLayer() if index in exact else compressed(index)
 
 
 def map_both(

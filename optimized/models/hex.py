@@ -14,7 +14,7 @@ from optimized.models import argument_checks as checks
 from optimized.models.attending_layer import AttendingLayer
 from optimized.models.attention import Softmax
 from optimized.models.cache import AttendingCache
-from optimized.models.eviction_cache import EvictionLayer
+from optimized.models.eviction_cache import exact_or
 from optimized.models.layer import key_heads_and_width
 from optimized.models.prefill import Prefilled
 from optimized.models.quantized import QuantizedLayer
@@ -124,9 +124,7 @@ class HexTransformersCache(AttendingCache):
         exact: Collection[int] = (),
     ) -> None:
         must_be("settings", settings, optimized.HexConfig)
-        super().__init__(
-            config, lambda index: EvictionLayer() if index in exact else HexLayer(settings, kv)
-        )
+        super().__init__(config, exact_or(exact, lambda _: HexLayer(settings, kv)))
         if isinstance(config, AttendingCache):
             first = next(layer for layer in config.layers if isinstance(layer, AttendingLayer))
             heads, width = first.whole[0].shape[1::2]

@@ -156,8 +156,7 @@ def build_layers(
 def require_own_keys(config: Any) -> None:
     """Refuse a model whose layers or heads attend to keys of others, which codes do not store."""
     reject_latent_attention(is_latent(config))
-    sharing = getattr(config.get_text_config(decoder=True), "kv_sharing_modes", None) or ()
-    if "reuse" in sharing:
+    if reuses_keys(config):
         raise ValueError(
             "model must have keys in every layer for a system that stores codes, or that "
             f"compresses again, got {config.model_type!r}, some of whose layers attend to the keys "
@@ -165,13 +164,17 @@ def require_own_keys(config: Any) -> None:
         )
 
 
-def layers_are_cut_early(config: Any) -> bool:
+def layers_are_independent(config: Any) -> bool:
     """Return whether a prompt is read in one call, in which no layer needs another one's keys."""
     kinds = {type(layer).__name__ for layer in own_layers(config)}
-    sharing = getattr(config.get_text_config(decoder=True), "kv_sharing_modes", None)
-    return kinds <= {"DynamicLayer", "DynamicSlidingWindowLayer"} and not (
-        sharing or is_latent(config)
-    )
+    alone = kinds <= {"DynamicLayer", "DynamicSlidingWindowLayer"}
+    return alone and not reuses_keys(config) and not is_latent(config)
+
+
+def reuses_keys(config: Any) -> bool:
+    """Return whether some layers of a model attend to the keys of another."""
+    sharing = getattr(config.get_text_config(decoder=True), "kv_sharing_modes", None) or ()
+    return "reuse" in sharing
 
 
 def own_layers(config: Any) -> list[Any]:

@@ -18,7 +18,12 @@ from optimized import Scored
 from optimized.models.attending_layer import AttendingLayer, without_autocast
 from optimized.models.attention import Softmax, dense_attention
 from optimized.models.cache import AttendingCache
-from optimized.models.eviction_cache import EvictionCache, EvictionLayer, ragged_without_positions
+from optimized.models.eviction_cache import (
+    EvictionCache,
+    EvictionLayer,
+    exact_or,
+    ragged_without_positions,
+)
 from optimized.models.layer import key_heads_and_width, require_own_keys, whole_widths
 from optimized.models.systems import (
     QUANTIZERS,
@@ -159,9 +164,7 @@ class QuantizedTransformersCache(AttendingCache):
         require_whole_groups(system, config, kv)
         reading = "remedied" if exact_outliers else "letter"
         how = system, reading, kv
-        super().__init__(
-            config, lambda index: EvictionLayer() if index in exact else QuantizedLayer(*how)
-        )
+        super().__init__(config, exact_or(exact, lambda _: QuantizedLayer(*how)))
 
 
 def require_storable(system: System, config: Any, alike: bool, reading: str) -> None:
@@ -229,6 +232,8 @@ class QuantizedEvictionLayer(AttendingLayer):
         kv: `reference` or `optimized`.
     """
 
+    can_remove_last = True
+
     def __init__(
         self,
         source: EvictionLayer,
@@ -273,12 +278,6 @@ class QuantizedEvictionLayer(AttendingLayer):
             layer.old = ragged_without_positions(old_keys, old_values, self.offsets)
             layer.keys, layer.values = self.whole
         return layer.attend(query, valid, softmax)
-
-    def remove_last(self, count: int) -> None:
-        """Remove the last tokens, of those that came after the prompt."""
-        keys, values = self.whole
-        self.keys, self.values = keys[:, :, :-count], values[:, :, :-count]
-        self.seen -= count
 
     def reset(self) -> None:
         """Raise an error, since the cache could not read another prompt."""

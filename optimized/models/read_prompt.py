@@ -19,7 +19,7 @@ from optimized.models.decoding_cache import SCORES, DecodingTransformersCache
 from optimized.models.eviction_cache import EvictionCache
 from optimized.models.fastkvzip_gates import load_gates
 from optimized.models.hex import HexTransformersCache
-from optimized.models.layer import count_full_attention_layers, layers_are_cut_early
+from optimized.models.layer import count_full_attention_layers, layers_are_independent
 from optimized.models.prefill import Prefilled, Step, prefill, read
 from optimized.models.quantized import (
     QuantizedEvictionCache,
@@ -133,14 +133,14 @@ class DecodingReader(Reader):
     def read(self) -> AttendingCache:
         """Read the prompt into a cache that shrinks to as many entries as are kept of it."""
         system, name = self.system, str(self.system.scorer)
-        if system.scorer in SCORERS and system.scorer not in SCORES:
+        try:
+            one_of("scorer of a system with an interval", system.scorer, SCORES)
+        except ValueError as error:
+            if system.scorer is None:
+                raise
             why = SCORERS[name].of_prompt_alone
             why = "layers that share a budget shrink one by one" if system.shares_budget else why
-            raise ValueError(
-                f"scorer of a system with an interval must be one of {', '.join(SCORES)}, got "
-                f"{name!r}: {why}"
-            )
-        one_of("scorer of a system with an interval", system.scorer, SCORES)
+            raise ValueError(f"{error}: {why}") from error
         scorer = SCORERS[name]
         takes = ("weights",) if scorer.gated else scorer.takes if scorer.observing else ()
         checks.require_known_settings(f"{name} with an interval", self.settings, takes)
@@ -263,7 +263,7 @@ class EvictingReader(Reader):
             and at_once
             and not isinstance(budget, Sequence)
             and not compares_queries(system, self.reading)
-            and layers_are_cut_early(self.model.config)
+            and layers_are_independent(self.model.config)
         )
 
     def cut_layer(

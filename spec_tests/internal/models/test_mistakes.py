@@ -41,7 +41,7 @@ OF_TYPE: dict[str, dict] = {
     "'window': settings of snapkv go to settings={'window': ...}": dict(window=16),
     "got 'ratoi': did you mean 'ratio'?": dict(ratoi=0.5),
     "'inputs_embeds': leave it out, since": dict(inputs_embeds=torch.zeros(1, 4, 32)),
-    "got 'xyz': options are ratio, keep, interval, protected, refined, settings": dict(xyz=1),
+    "got 'xyz': options are ratio, keep, interval, protected, exact_layers, refined": dict(xyz=1),
     "must be given: `compressed(model, system, **tokenizer(text": dict(input_ids=None),
     "got a torch.int64 tensor: pass ids after it, `compressed(model, ": dict(system=IDS),
     "got LlamaForCausalLM: pass the model before it": dict(system=stock_model("llama")),
@@ -66,13 +66,14 @@ OF_VALUE: dict[str, dict] = {
     "got 0 after 1 at position 19: set `tokenizer.padding_side = 'left'`": dict(
         attention_mask=prompts()[1].flip(-1)
     ),
-    "settings of kivi-2 must be one of bits, group, residual, scales, got 'window'": dict(
+    "of kivi-2 must be one of bits, group, residual, scales, value_bits, got 'window'": dict(
         system="kivi-2", ratio=None, settings={"window": 8}
     ),
     "one of kernel, pooling, window, got 'widow': did you mean": dict(settings={"widow": 8}),
     "got 'snapkv@heads': snapkv has @head, @layer, @model": dict(system="snapkv@heads"),
-    "must be one of 'fastkvzip', 'h2o', 'knorm', 'streaming_llm', got": HEAVY
-    | dict(system="snapkv"),
+    "be one of 'fastkvzip', 'h2o', 'knorm', 'snapkv', 'streaming_llm', got 'cake': layers": HEAVY
+    | dict(system="cake"),
+    "got 'kvzip': it makes the model repeat its prompt": HEAVY | dict(system="kvzip"),
     "interval must be None for 'knorm+hubkv', got 4: negative": HEAVY | dict(system="knorm+hubkv"),
     "chunk must be None with an interval, got 8: the prompt is read": HEAVY | dict(chunk=8),
     "interval must be None for 'hex-4', got 4: codes are not": HEAVY | dict(system="hex-4"),
