@@ -20,7 +20,7 @@ import reference
 from optimized import Scored, refine
 from optimized.models.compress_prompt import compressed
 from optimized.models.load import load
-from optimized.models.prefill import prefill
+from optimized.models.prefill import Prefilled, prefill
 from optimized.models.scorer import Scores
 from optimized.models.scorers import SCORERS
 from optimized.models.selection import kept_entries
@@ -233,9 +233,10 @@ def test_a_layer_of_a_row_keeps_what_it_would_alone_with_its_budget(name, readin
     raw, keys = torch.rand(2, 2, 2, 40, generator=draw), torch.rand(2, 2, 40, 3, generator=draw)
     protected = torch.zeros_like(raw[0], dtype=torch.bool)
     protected[:, 0, raw[0, 0, 0].argmin()] = True  # protected by one head
-    cache = SimpleNamespace(whole_layers=lambda: [SimpleNamespace(whole=(keys, keys))] * 2)
+    layer_of_keys = SimpleNamespace(whole=(keys, keys))
+    cache: Any = SimpleNamespace(whole_layers_but=lambda _: dict.fromkeys(range(2), layer_of_keys))
     ids = torch.zeros(2, 40, dtype=torch.long)
-    prompt: Any = SimpleNamespace(cache=cache, valid=None, queries={}, input_ids=ids)
+    prompt = Prefilled(cache, None, torch.empty(0), ids)
     system = system_named(name)
     scores = Scores(tuple(Scored(scored, protected) for scored in raw), budgets)
     kept, _ = kept_entries(system, prompt, scores, 0.5, reading, optimized)
