@@ -376,8 +376,8 @@ BEFORE = """# All tables and figures of the papers, on SmolLM2
 
 For each, the paper's claim and what would speak against it, both written before the run; then the
 run. [The results](results.md) say how to read a cell, and what follows. The name of a section is
-that of its experiment: `python -m optimized --model smollm2 --experiment ID`. The figures are in
-`docs/shipped/smollm2`.
+that of its experiment: `python -m optimized --model smollm2 --experiment ID --text TEXT --documents
+24 --needles 5`. The figures are in `docs/shipped/smollm2`, which has the options of each run.
 """
 
 
