@@ -2,11 +2,12 @@
 
 Those of SmolLM2 stand in docs/results.md and docs/result_tables.md, and `python
 docs/shipped_tables.py` writes them there: docs/shipped/smollm2 has a run for each experiment and
-text, with seven digits a number, and `python docs/shipped_tables.py FOLDER …` puts the figures of
-finished runs there. Those of docs/small_model.md are made when the site is built. There is one run
-for each reading: docs/shipped/words/remedied.json and letter.json, as the command wrote them;
-facts.json beside them is of a script of commit e5a2e29c. What the pages say is typed there, and
-docs/test_shipped.py compares the numbers.
+text, with seven digits a number. `python docs/shipped_tables.py FOLDER …` puts the figures of
+finished runs there, named as the folder is, and `python docs/shipped_tables.py compare FOLDER …`
+prints which numbers of the tables your own runs show otherwise. Those of docs/small_model.md are
+made when the site is built. There is one run for each reading: docs/shipped/words/remedied.json and
+letter.json, as the command wrote them; facts.json beside them is of a script of commit e5a2e29c.
+What the pages say is typed there, and docs/test_shipped.py compares the numbers.
 """
 
 import json
@@ -195,11 +196,40 @@ def shortened(value: Any) -> Any:
 
 
 def ship(folder: Path) -> None:
-    """Write the figures of a finished run into docs/shipped/smollm2, named as its folder is."""
+    """Write the figures of a finished run into docs/shipped/smollm2, named as its folder is.
+
+    The digests of what was kept stay behind: another processor keeps other entries at a tie.
+    """
     figures = json.loads((folder / "figures.json").read_text())
     figures["command"]["out"] = None
+    for row in figures["rows"]:
+        row.pop("digest", None)
     text = json.dumps(shortened(figures), separators=(",", ":"), ensure_ascii=False)
     (RUNS / "smollm2" / f"{folder.name}.json").write_text(f"{text}\n")
+
+
+def compare(folder: Path) -> str:
+    """Return which numbers of the tables a finished run shows otherwise than the shipped one."""
+    own = json.loads((folder / "figures.json").read_text())
+    names = ("experiment", "text", "context", "documents", "needles", "systems", "ratios")
+    files = sorted((RUNS / "smollm2").glob(f"{own['command']['experiment']}-*.json"))
+    runs = {file.stem: read("smollm2", file.stem) for file in files}
+    same = [
+        (name, run)
+        for name, run in runs.items()
+        if all(run["command"][option] == own["command"][option] for option in names)
+    ]
+    if not same:
+        return f"{folder}: no shipped run has the same {', '.join(names)}"
+    name, shipped = same[0]
+    count, other = 0, []
+    for old, new in zip(shipped["verdicts"], own["verdicts"], strict=True):
+        both = [list(cells({"": run}, [one], "long")) for run, one in ((shipped, old), (own, new))]
+        numbers = [re.findall(r"\*\*|[-+]?\d+\.\d+", " ".join(texts)) for texts in both]
+        count += len(numbers[0])
+        if numbers[0] != numbers[1]:
+            other.append(f"  {described(new, 'long')}: {both[1]} in place of {both[0]}")
+    return "\n".join([f"{folder}: {count} numbers of {name}", *(other or ["  all alike"])])
 
 
 def with_tables(page: str, form: str) -> str:
@@ -240,8 +270,23 @@ def conditions(name: str) -> str:
     return (
         f"{len(first['documents']['lengths'])} documents a text of {lengths} tokens, on {where}, "
         f"torch {first['versions']['torch']}, Python {first['versions']['python']}. The full cache "
-        f"answers, of the questions that count: {'; '.join(full)}.{few}"
+        f"answers, of the questions that count: {'; '.join(full)}.{few}{options(name, first)}"
     ).replace("%", " %")
+
+
+def options(name: str, run: Figures) -> str:
+    """Return a sentence on the options of a run that its experiment has not."""
+    command = run["command"]
+    if name.rpartition("-")[2] not in LONGER:
+        shorter = command["documents"] < 12
+        return f" In place of 24: `--documents {command['documents']}`." if shorter else ""
+    lists = [f"--systems {' '.join(command['systems'])}"]
+    if run["rows"][1]["ratio"] is not None:
+        lists.append(f"--ratios {' '.join(map(str, command['ratios']))}")
+    return (
+        f" Behind the experiment: `--context {command['context']} --documents "
+        f"{command['documents']} {' '.join(lists)}`."
+    )
 
 
 def of_experiment(name: str, only: Sequence[str], form: str) -> Iterator[list[str]]:
@@ -377,7 +422,8 @@ BEFORE = """# All tables and figures of the papers, on SmolLM2
 For each, the paper's claim and what would speak against it, both written before the run; then the
 run. [The results](results.md) say how to read a cell, and what follows. The name of a section is
 that of its experiment: `python -m optimized --model smollm2 --experiment ID --text TEXT --documents
-24 --needles 5`. The figures are in `docs/shipped/smollm2`, which has the options of each run.
+24 --needles 5`. The figures are in `docs/shipped/smollm2`; in a clone, `python
+docs/shipped_tables.py compare kvspec-report` prints what a run of yours shows otherwise.
 """
 
 
@@ -417,7 +463,10 @@ CHARTS: dict[str, tuple[str, Callable[[Figures], bool]]] = {
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        ship(Path(name))
-    for page, text in pages().items():
-        page.write_text(text)
+    if sys.argv[1:2] == ["compare"]:
+        print(*(compare(Path(name)) for name in sys.argv[2:]), sep="\n")
+    else:
+        for name in sys.argv[1:]:
+            ship(Path(name))
+        for page, text in pages().items():
+            page.write_text(text)

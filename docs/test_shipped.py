@@ -20,7 +20,7 @@ sys.path.append(str(DOCS))  # as `python docs/figures.py` has it
 import first_picture  # noqa: E402
 import one_prompt  # noqa: E402
 import walk_numbers  # noqa: E402
-from shipped_tables import SURE, hidden, pages, read, widen  # noqa: E402
+from shipped_tables import SURE, compare, hidden, pages, read, widen  # noqa: E402
 
 COMMENT = re.compile(r"^<!-- numbers of docs/shipped\n(.*?)^-->$", re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"([-+−]?) ?(\d+(?:\.(\d+))?)")
@@ -42,6 +42,18 @@ def test_a_page_quotes_the_numbers_of_the_runs(page):
 def test_the_tables_of_a_page_are_those_of_the_runs(page, text):
     assert "<!-- table" in text
     assert page.read_text() == text, "run docs/shipped_tables.py"
+
+
+def test_a_run_is_compared_with_the_shipped_one(tmp_path):
+    run = read("smollm2", "HEX-Tab2-noise")
+    file = tmp_path / "figures.json"
+    file.write_text(json.dumps(run))
+    assert compare(tmp_path).endswith("78 numbers of HEX-Tab2-noise\n  all alike")
+    run["verdicts"][2]["bits"][0] += 0.001
+    file.write_text(json.dumps(run))
+    assert compare(tmp_path).count("in place of") == 1
+    file.write_text(json.dumps(run | {"command": run["command"] | {"documents": 8}}))
+    assert "no shipped run" in compare(tmp_path)
 
 
 def assert_shown(quoted, place):
