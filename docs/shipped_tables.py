@@ -422,8 +422,9 @@ BEFORE = """# All tables and figures of the papers, on SmolLM2
 For each, the paper's claim and what would speak against it, both written before the run; then the
 run. [The results](results.md) say how to read a cell, and what follows. The name of a section is
 that of its experiment: `python -m optimized --model smollm2 --experiment ID --text TEXT --documents
-24 --needles 5`. The figures are in `docs/shipped/smollm2`; in a clone, `python
-docs/shipped_tables.py compare kvspec-report` prints what a run of yours shows otherwise.
+24 --needles 5`. It takes 10 to 40 minutes on a core; ours had one thread (`OMP_NUM_THREADS=1`). The
+figures are in `docs/shipped/smollm2`; in a clone, `python docs/shipped_tables.py compare
+kvspec-report` prints what a run of yours shows otherwise.
 """
 
 
