@@ -1,9 +1,10 @@
 """Write the parts of the docs that come from code: `python docs/generate.py`, then `mkdocs serve`.
 
 Committed, so that pages can be read where the repository is: figures in docs/figures/, a notebook
-beside each walk, and the parts of pages from `<!-- made NAME -->` (a figure or a table) or `<!--
-function NAME -->` (a formula) to `<!-- end -->`. For the site alone, and ignored by git:
-docs/generated/ and docs/laws/. `--check` fails if a committed file was not up to date.
+beside each walk, and the parts of pages from `<!-- made NAME -->` (a figure or a table), `<!--
+function NAME -->` (a formula) or `<!-- file NAME -->` (a file below docs/) to `<!-- end -->`. For
+the site alone, and ignored by git: docs/generated/ and docs/laws/. `--check` fails if a
+committed file was not up to date.
 """
 
 import ast
@@ -36,7 +37,7 @@ WEIGHTS = {
     ),
     "print": ("Slips in print", "Text and tables that no code follows from."),
 }
-PART = re.compile(r"<!-- (made|function) (\S+) -->\n.*?<!-- end -->", re.DOTALL)
+PART = re.compile(r"<!-- (made|function|file) (\S+) -->\n.*?<!-- end -->", re.DOTALL)
 MARK = "As printed|In words|Corrected|From elsewhere|Ours"
 """Whether the formula of a docstring stands in the paper: the first words behind its ids."""
 UNSEARCHED = ["---", "search:", "  exclude: true", "---"]
@@ -79,11 +80,22 @@ def with_parts(page: Path, made: dict[str, str]) -> str:
 
     def part(found: re.Match[str]) -> str:
         kind, name = found[1], found[2]
-        text = card(name, up) if kind == "function" else made[name]
+        if kind == "file":
+            text = file_or_block(DOCS / name)
+        else:
+            text = card(name, up) if kind == "function" else made[name]
         text = text.replace("](figures/", f"]({up}figures/").strip()
         return f"<!-- {kind} {name} -->\n\n{text}\n\n<!-- end -->"
 
     return PART.sub(part, page.read_text())
+
+
+def file_or_block(file: Path) -> str:
+    """Return a table as it is, and code as a block under the name of its file."""
+    text = file.read_text().rstrip()
+    if text.startswith("|"):
+        return text
+    return f'```{file.suffix[1:]} title="{file.name}"\n{text}\n```'
 
 
 def card(name: str, up: str) -> str:

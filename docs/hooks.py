@@ -1,13 +1,16 @@
 """A hook of mkdocs: what the plain page cannot say, the site has.
 
-A function's formula becomes its whole card, the anchor in a heading is the heading's own, a
-notebook is saved under its paper's name, and pages have the settings that stand here.
+A function's formula becomes its whole card, with the anchor that its heading has elsewhere; the
+anchor in a heading is the heading's own; what is made when the site is built takes the place of a
+sentence about it; a notebook is saved under its paper's name, and pages have the settings that
+stand here.
 """
 
 import re
 from typing import Any
 
 CARD = re.compile(r"<!-- function (\S+) -->\n.*?<!-- end -->", re.DOTALL)
+BUILT = re.compile(r"<!-- built\s(.*?)\s?-->\n.*?<!-- end -->", re.DOTALL)
 ANCHOR = re.compile(r'^(#+ .+) <a id="([\w-]+)"(?: class="\w+")?></a>$', re.MULTILINE)
 FOUND_EARLY = """errata/index graphkv/graph hex/cache hubkv/coverage hubkv/head_calibration
     hubkv/ratio_gate quantizers/gear quantizers/kivi scorers/cake scorers/expected_attention
@@ -40,4 +43,10 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     page.meta.update(SETTINGS.get(path, {}))
     name = path.replace("/", "-")
     saved = markdown.replace("(walk.ipynb)", f'(walk.ipynb){{ download="{name}.ipynb" }}')
-    return CARD.sub(r"::: \1", ANCHOR.sub(r"\1 { #\2 }", saved))
+    built = BUILT.sub(r"\1", saved)
+    return CARD.sub(with_anchor, ANCHOR.sub(r"\1 { #\2 }", built))
+
+
+def with_anchor(card: re.Match[str]) -> str:
+    """Return the directive for a card, behind the anchor by which plain pages find its heading."""
+    return f'<a id="{card[1].rpartition(".")[2].lower()}"></a>\n\n::: {card[1]}'
