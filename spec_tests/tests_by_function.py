@@ -98,14 +98,17 @@ def names_by_function(file: Path) -> dict[str, Body]:
             elsewhere |= {alias.asname or alias.name: (home, alias.name) for alias in node.names}
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     parts = {node.name: [node.args, *node.body] for node in functions}  # without decorators
-    for name, nodes in (parts | {"": [tree]}).items():
+    rest = [node for node in tree.body if node not in functions]
+    rest += [decorator for node in functions for decorator in node.decorator_list]
+    for name, nodes in (parts | {"": rest}).items():
         inner = [node for part in nodes for node in ast.walk(part)]
         attributes = [node for node in inner if isinstance(node, ast.Attribute)]
         names = {node.attr for node in attributes if getattr(node.value, "id", "") == "impl"}
         words = {node.id for node in inner if isinstance(node, ast.Name)}
         words |= {node.arg for node in inner if isinstance(node, ast.arg)}
         found[name] = PUBLIC & names, {elsewhere.get(w, (file, w)) for w in words}
-    return found
+    called, others = zip(*found.values(), strict=True)
+    return found | {"": (frozenset().union(*called), set().union(*others))}
 
 
 def kind_of(file: Path) -> str:
