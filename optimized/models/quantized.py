@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 import optimized
+import reference
 from optimized import Scored
 from optimized.models.attending_layer import AttendingLayer, without_autocast
 from optimized.models.attention import Softmax, dense_attention
@@ -34,7 +35,9 @@ from optimized.models.systems import (
     store_of_kept,
     with_store_settings,
 )
+from optimized.vector.quantizers.kivi import kivi_attention
 from reference.contract.checks import one_of
+from reference.quantizers.kivi import KiviCache
 
 
 class QuantizedLayer(AttendingLayer):
@@ -78,8 +81,13 @@ class QuantizedLayer(AttendingLayer):
     def go_on(self, query: Tensor, keys: Tensor, values: Tensor, softmax: Softmax) -> Tensor:
         """Return the attention output over restored tokens, then store the new ones.
 
-        Each step takes at most `room` new tokens.
+        Each step takes at most `room` new tokens. One token reads KIVI's codes as they are stored.
         """
+        if query.shape[2] == 1 and self.reads_codes and softmax.plain:
+            standard = softmax.standard(query)
+            output = kivi_attention(standard, self.held, keys, values)
+            self.append(standard, keys, values)
+            return output
         parts, start = [], 0
         while start < query.shape[2]:
             stop = min(query.shape[2], start + self.room(query.shape[2]))
@@ -90,6 +98,11 @@ class QuantizedLayer(AttendingLayer):
             self.append(softmax.standard(q), k, v)
             start = stop
         return torch.cat(parts, 2)
+
+    @property
+    def reads_codes(self) -> bool:
+        """Whether attention multiplies the stored codes; the reference restores them."""
+        return isinstance(self.held, KiviCache) and self.kv is not reference
 
     def room(self, new: int) -> int:
         """Return how many new tokens can be stored in one step."""

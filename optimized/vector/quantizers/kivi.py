@@ -4,9 +4,10 @@ import torch
 from torch import Tensor
 
 from optimized.vector.hex.kcvt import code
-from optimized.vector.hex.packing import pack_bits, unpack_bits
+from optimized.vector.hex.packing import as_bytes, pack_bits, unpack_bits
 from reference.hex.kcvt import bits_of_both, dequantise, joint_bits, scale_dtype, transposed
 from reference.hex.packing import word_count
+from reference.precision import widest
 from reference.quantizers.kivi import KiviCache, by_group
 
 
@@ -87,3 +88,43 @@ def kivi_read(cache: KiviCache) -> tuple[Tensor, Tensor]:
         torch.cat([keys, cache.residual_keys], -2),
         torch.cat([values, cache.residual_values], -2),
     )
+
+
+def kivi_attention(query: Tensor, cache: KiviCache, keys: Tensor, values: Tensor) -> Tensor:
+    """Return the attention of one query a head over a cache and new tokens; no code is restored.
+
+    A key is a code times the step of its channel and group, plus their minimum. So the query is
+    scaled by the steps and multiplied by the codes; the weights are scaled by the steps of values.
+    """
+    *batch, kv_heads, _, width = keys.shape
+    exact, (key_bits, value_bits) = widest(query, cache.residual_keys), bits_of_both(cache.bits)
+    q = query.to(exact).view(*batch, kv_heads, -1, width) / width**0.5
+    left, right = (x.to(exact) for x in (cache.residual_keys, cache.residual_values))
+    left, right = torch.cat([left, keys.to(exact)], -2), torch.cat([right, values.to(exact)], -2)
+
+    codes = lanes(cache.key_words, key_bits, cache.residual, cache.group, exact).movedim(-3, -2)
+    blocks = q[..., None, :, :]
+    scaled = blocks[..., None, :, :] * cache.key_steps.to(exact).mT[..., None, :]
+    logits = scaled @ codes + (blocks @ cache.key_minima.to(exact)).mT[..., None]
+    logits = logits.movedim(0, -1).movedim(-3, -5).flatten(-4)
+    weights = torch.cat([logits, q @ left.mT], -1).softmax(-1)
+
+    old, recent = weights.split([cache.value_words.shape[-2], right.shape[-2]], -1)
+    codes = lanes(cache.value_words, value_bits, width, cache.group, exact).movedim(-3, -2)
+    scaled = old[..., None, :, :] * cache.value_steps.to(exact).mT[..., None, :]
+    read = (scaled @ codes).movedim(0, -1).movedim(-4, -3)
+    read = (read + (old @ cache.value_minima.to(exact))[..., None, None]).flatten(-3)
+    return (read + recent @ right).to(query.dtype).reshape(query.shape)
+
+
+def lanes(words: Tensor, bits: int, length: int, group: int, dtype: torch.dtype) -> Tensor:
+    """Return the codes of rows by lane, row, group and place; lane 1 of 2 has every other code.
+
+    Codes of a lane stand at the same bits of all bytes, so that they need not be interleaved.
+    """
+    count = 1 if 8 % bits or group % (8 // bits) else 8 // bits
+    if count == 1:
+        return by_group(unpack_bits(words, bits, length), group).to(dtype)[None]
+    stream = as_bytes(words)[..., : length // count]
+    parts = [(stream >> bits * lane).bitwise_and_(2**bits - 1) for lane in range(count)]
+    return torch.stack([by_group(part.to(dtype), group // count) for part in parts])

@@ -5,7 +5,8 @@ import torch
 
 import optimized as kv
 import reference
-from spec_tests.accuracy import assert_equal
+from optimized.vector.quantizers.kivi import kivi_attention
+from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.internal.models.random_model import models, new_model, prompts
 
 WIDE = dict(head_dim=64)  # 128 channels, as HEX needs
@@ -38,6 +39,30 @@ def test_a_quantiser_has_the_settings_that_its_own_function_takes(system, settin
         read = kv.gear_read if system == "gear" else kv.kivi_read
         for held, other in zip(read(layer.held), read(made(keys, values)), strict=True):
             assert_equal(held, other)
+
+
+@pytest.mark.parametrize("tokens", [5, 300])
+@pytest.mark.parametrize("bits", [(2, 4), (8, 3)])
+@pytest.mark.parametrize(("group", "residual"), [(1, 4), (8, 32)])
+def test_attention_over_the_codes_of_kivi_is_that_over_what_they_stand_for(
+    tokens, bits, group, residual
+):
+    torch.manual_seed(0)
+    queries, last = torch.randn(2, 6, 1, 16).double(), torch.randn(2, 3, 1, 16).double()
+    keys, values = torch.randn(2, 2, 3, tokens, 16).double()
+    sizes = dict(bits=bits[0], group=group, residual=residual, value_bits=bits[1])
+    cache = kv.kivi_prefill(keys, values, **sizes)
+    every = [torch.cat([old, last], 2) for old in reference.kivi_read(cache)]
+    assert_close(kivi_attention(queries, cache, last, last), kv.attention(queries, *every))
+
+
+def test_a_step_over_kivi_reads_its_codes_and_stores_the_token():
+    model, ids = models.attach(new_model("llama", **WIDE).double()), prompt_of(110)
+    fast, slow = (models.compressed(model, "kivi-4", ids[:, :75], kv=x) for x in (kv, reference))
+    for token in ids[0, 75:, None]:  # over the end of a group
+        outs = [model(input_ids=token[None], past_key_values=x).logits for x in (fast, slow)]
+        assert_close(*outs)
+    assert fast.nbytes == slow.nbytes
 
 
 @pytest.mark.parametrize(
