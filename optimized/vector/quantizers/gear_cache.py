@@ -5,6 +5,7 @@ from torch import Tensor
 
 from optimized.vector.quantizers.gear import compress_side, gear_reconstruct
 from reference.hex.kcvt import bits_of_both, joint_bits
+from reference.quantizers.gear import GearBlock
 from reference.quantizers.gear_cache import GearCache
 
 
@@ -51,9 +52,19 @@ def gear_append(cache: GearCache, keys: Tensor, values: Tensor) -> GearCache:
 
 
 def gear_read(cache: GearCache, exact_outliers: bool) -> tuple[Tensor, Tensor]:
-    keys = [gear_reconstruct(block, exact_outliers) for block in cache.key_blocks]
-    values = [gear_reconstruct(block, exact_outliers) for block in cache.value_blocks]
+    keys = restored(cache.key_blocks, exact_outliers)
+    values = restored(cache.value_blocks, exact_outliers)
     return (
         torch.cat([*keys, cache.residual_keys], -2),
         torch.cat([*values, cache.residual_values], -2),
     )
+
+
+def restored(blocks: tuple[GearBlock, ...], exact_outliers: bool) -> list[Tensor]:
+    """Return the first block, and all others, which are equally long, together."""
+    first = [gear_reconstruct(block, exact_outliers) for block in blocks[:1]]
+    if len(blocks) < 2:
+        return first
+    bits, *parts = zip(*blocks[1:], strict=True)
+    others = GearBlock(bits[0], *map(torch.stack, parts))
+    return [*first, gear_reconstruct(others, exact_outliers).movedim(0, -3).flatten(-3, -2)]
