@@ -354,8 +354,10 @@ def weighted_attention(
 
     The weights have an axis of key heads, then one of the query heads of each key head.
     """
-    grouped = widen(query.unflatten(1, (key.shape[1], -1)))
-    logits = grouped @ widen(key)[:, :, None].mT * softmax.scale
+    grouped = widen(query).unflatten(1, (key.shape[1], -1))
+    group, keys, values = grouped.shape[2:4], widen(key), widen(value)
+    # one product a key head: broadcasting would copy keys and values for each query head
+    logits = (grouped.flatten(2, 3) @ keys.mT * softmax.scale).unflatten(2, group)
     if softmax.softcap is not None:
         logits = softmax.softcap * torch.tanh(logits / softmax.softcap)
     if visible is not None:
@@ -364,5 +366,5 @@ def weighted_attention(
         sinks = softmax.sinks.to(logits.dtype).view(key.shape[1], -1, 1, 1)
         logits = torch.cat([logits, sinks.expand(*logits.shape[:-1], 1)], -1)
     weights = logits.softmax(-1)[..., : key.shape[2]]
-    out = (weights @ widen(value)[:, :, None]).flatten(1, 2)
+    out = (weights.flatten(2, 3) @ values).unflatten(2, group).flatten(1, 2)
     return out.to(query.dtype), weights
