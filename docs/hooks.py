@@ -3,13 +3,16 @@
 A function's formula becomes its whole card, with the anchor that its heading has elsewhere; the
 anchor in a heading is the heading's own; what is made when the site is built takes the place of a
 sentence about it; a notebook is saved under its paper's name, and pages have the settings that
-stand here.
+stand here. The search finds no examples.
 """
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 CARD = re.compile(r"<!-- function (\S+) -->\n.*?<!-- end -->", re.DOTALL)
+EXAMPLE = re.compile(r"<pre>.*?</pre>", re.DOTALL)
 BUILT = re.compile(r"<!-- built\s(.*?)\s?-->\n.*?<!-- end -->", re.DOTALL)
 ANCHOR = re.compile(r'^(#+ .+) <a id="([\w-]+)"(?: class="\w+")?></a>$', re.MULTILINE)
 FOUND_EARLY = """errata/index graphkv/graph hex/cache hubkv/coverage hubkv/head_calibration
@@ -50,3 +53,12 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def with_anchor(card: re.Match[str]) -> str:
     """Return the directive for a card, behind the anchor by which plain pages find its heading."""
     return f'<a id="{card[1].rpartition(".")[2].lower()}"></a>\n\n::: {card[1]}'
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """Take examples out of the search's index: each names a function that a heading names."""
+    file = Path(config.site_dir, "search", "search_index.json")
+    index = json.loads(file.read_text())
+    for section in index["docs"]:
+        section["text"] = EXAMPLE.sub("", section["text"])
+    file.write_text(json.dumps(index, separators=(",", ":"), ensure_ascii=False))
