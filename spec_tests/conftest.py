@@ -69,8 +69,10 @@ OF_THIS_REPOSITORY = HERE / "internal"
 OF_THE_SUITE = OF_THIS_REPOSITORY / "project"
 """Tests of the suite itself and of what is published, which run if the command line names them."""
 NESTED = "_hypothesis_internal_use_settings"
+INTERPRETED = ("test_agreement.py", "test_errors.py", "test_requires_grad.py", "test_vectors.py")
+"""What runs in Triton's interpreter by default; `--impl optimized.kernels` also runs the laws."""
 FEW = 5
-"""Examples of a law in Triton's interpreter; `--impl optimized.kernels` runs them all."""
+"""Examples of an agreement there; `--impl optimized.kernels` runs them all."""
 PART = 0.4
 """Part of a law's examples for the reference by default; `--impl reference` runs them all.
 
@@ -86,7 +88,6 @@ MARKERS = (
     "own_body: only for functions that are the module's own, not the reference's",
     "ours_only: only for this project's layers: other random streams or messages are correct too",
     "extension: of this project's extensions: another module is asked only with `--ours`",
-    "slow_interpreted: in Triton's interpreter only if `--impl` names the kernels",
 )
 FIRST_SETTINGS = pytest.StashKey[dict]()
 IMPLEMENTATIONS = pytest.StashKey[list[Implementation]]()
@@ -281,8 +282,7 @@ def pytest_generate_tests(metafunc):
             impls = [impl for impl in impls if impl.offers(needed)]
         if test.get_closest_marker("argument_checks"):
             impls = [impl for impl in impls if impl.checks_arguments]
-        slow = test.get_closest_marker("slow_interpreted")
-        if slow and not metafunc.config.getoption("--impl"):
+        if not (test.path.name in INTERPRETED or metafunc.config.getoption("--impl")):
             impls = [impl for impl in impls if not impl.is_interpreted]
         metafunc.parametrize("impl", impls, ids=repr, scope="session")
 

@@ -107,7 +107,6 @@ def test_few_values_of_half_precision_are_cut_exactly(impl, scope, dtype):
     assert_cut(impl, scores, protected, 50, scope)
 
 
-@pytest.mark.slow_interpreted
 @pytest.mark.spec("HubKV-3")
 @every_scope
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)

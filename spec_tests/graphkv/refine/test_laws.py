@@ -41,7 +41,6 @@ def test_a_row_holds_the_heads_of_a_token_side_by_side(impl, x):
         assert_equal(own, vectors[..., head, :, :])
 
 
-@pytest.mark.slow_interpreted
 @pytest.mark.spec("GraphKV-6.2")
 @given(graphkv_refine(signal="evict", rounds=1, fraction=0.01), st.sampled_from([991, 1000, 2000]))
 def test_an_adaptive_source_has_a_neighbour_for_each_thousand_tokens(impl, x, extra):

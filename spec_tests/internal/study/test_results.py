@@ -91,14 +91,9 @@ def test_a_run_stops_at_its_minutes_and_says_how_to_go_on(command, whole, monkey
     assert figures(out) == whole
 
 
-def test_two_ranks_give_the_figures_of_one_process(command, tmp_path):
-    def run(*launcher: str, out: str) -> None:
-        arguments = command.arguments(*PARTS, "--out", str(tmp_path / out))
-        subprocess.run(
-            [sys.executable, "-m", *launcher, "optimized", *arguments], cwd=ROOT, check=True
-        )
-
-    run(out="one")
-    run("torch.distributed.run", "--nproc-per-node", "2", "-m", out="two")
-    assert figures(tmp_path / "one") == figures(tmp_path / "two")
+def test_two_ranks_give_the_figures_of_one_process(command, whole, tmp_path):
+    launcher = "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "optimized"
+    arguments = command.arguments(*PARTS, "--out", str(tmp_path / "two"))
+    subprocess.run([sys.executable, *launcher, *arguments], cwd=ROOT, check=True)
+    assert figures(tmp_path / "two") == whole
     assert len([*(tmp_path / "two").glob("results-*of2.jsonl")]) == 2
