@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from optimized.readings import READINGS
 
@@ -21,7 +21,13 @@ RATIOS = (0.5, 0.75, 0.9, 0.95)
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = argparse.ArgumentParser(prog="python -m optimized", description=__doc__)
-    add = made.add_argument
+
+    def add(*names: str, default: Any = None, **how: Any) -> None:
+        shown = " ".join(map(str, default)) if isinstance(default, list) else default
+        if shown not in (None, True):
+            how["help"] = f"{how.get('help', '')} (default {shown})".strip()
+        made.add_argument(*names, default=default, **how)
+
     add(
         "--model",
         default=MODEL,
@@ -81,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
         default=True,
         help="draw the papers' figures from this model",
     )
-    add("--quiet", action="store_true", help="no progress")
+    made.add_argument("--quiet", action="store_true", help="no progress")
     return made
 
 
