@@ -321,7 +321,7 @@ def described(one: Figures, form: str) -> str:
     if ratio is None:
         budget = f"{one['stored'][0]:.1f} % of the bytes"
     else:
-        budget = f"{ratio} entries" if ratio >= 1 else f"{ratio:.0%} removed"
+        budget = f"{ratio} entries" if ratio >= 1 else f"{100 * ratio:.4g}% removed"
     both = "{} against {}".format(*(name if " " in name else f"`{name}`" for name in names))
     return f"{both}, {budget}"
 
