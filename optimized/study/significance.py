@@ -17,8 +17,10 @@ from optimized.models.systems import System
 from optimized.study.measurements import Row
 
 RESAMPLES, LEVEL, ALPHA = 2000, 0.95, 0.05
+EXACT = 40
+"""The most documents of which all patterns of signs are tried."""
 FLIPS = 1 << 17
-"""Number of sign patterns of a test: all patterns of 18 documents, up to the overall sign."""
+"""Number of random patterns of more documents."""
 
 
 class Interval(NamedTuple):
@@ -73,16 +75,6 @@ def fewest(tests: int) -> int:
     return 1 + ceil(log2(tests / ALPHA))
 
 
-def sign_flips(documents: int, seed: int) -> np.ndarray:
-    """Return the sign patterns of a test: all patterns, or many random ones."""
-    if 1 << (documents - 1) <= FLIPS:
-        codes = np.arange(1 << (documents - 1))[:, None]
-        return 1.0 - 2 * (codes >> np.arange(documents) & 1)
-    drawn = np.random.default_rng(seed).choice((-1.0, 1.0), (FLIPS, documents))
-    drawn[0] = 1  # the observed pattern is one of them
-    return drawn
-
-
 def chances(samples: Sequence[Sequence[float]], seed: int) -> list[float]:
     """Return the p-value of each row of differences: how often random signs give as large a sum.
 
@@ -90,12 +82,29 @@ def chances(samples: Sequence[Sequence[float]], seed: int) -> list[float]:
         samples: a row for each test, a number for each document.
         seed: seed of the random signs, where there are too many patterns to try all.
     """
-    found = []
-    signs = sign_flips(len(samples[0]), seed) if samples else np.empty(0)
-    for sample in np.asarray(samples, dtype=np.float64):
-        as_far = abs(signs @ sample) >= abs(sample.sum()) - 1e-12 * abs(sample).sum()
-        found.append(float(as_far.mean()))
-    return found
+    return [chance_of(np.asarray(sample, dtype=np.float64), seed) for sample in samples]
+
+
+def chance_of(sample: np.ndarray, seed: int) -> float:
+    """Return the share of the patterns of signs that give at least as large a sum."""
+    least = abs(sample.sum()) - 1e-12 * abs(sample).sum()
+    if len(sample) > EXACT:
+        signs = np.random.default_rng(seed).choice((-1.0, 1.0), (FLIPS, len(sample)))
+        signs[0] = 1  # the observed pattern is one of them
+        return float((abs(signs @ sample) >= least).mean())
+    left, right = map(signed_sums, np.array_split(sample, 2))
+    right.sort()
+    above = len(right) - np.searchsorted(right, least - left, side="left")
+    below = np.searchsorted(right, -least - left, side="right")
+    return min(1.0, float((above + below).sum() / (len(left) * len(right))))
+
+
+def signed_sums(sample: np.ndarray) -> np.ndarray:
+    """Return the sum for every pattern of signs."""
+    sums = np.zeros(1)
+    for number in sample:
+        sums = np.concatenate([sums + number, sums - number])
+    return sums
 
 
 def holm(chances: Sequence[float]) -> list[float]:

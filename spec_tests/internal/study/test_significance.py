@@ -56,11 +56,13 @@ def test_a_chance_is_that_of_all_sign_patterns(documents):
     np.testing.assert_allclose(chances(samples.tolist(), 0), expected.pvalue)
 
 
-def test_many_documents_are_tried_with_signs_at_random():
-    (found,) = chances([[1.0] * 27 + [-1.0] * 13], 0)
-    tail = sum(comb(40, heads) for heads in range(27, 41)) / 2**40
-    assert found == pytest.approx(2 * tail, rel=0.05)
-    assert chances([[1.0] * 40], 0) == [1 / significance.FLIPS]
+def test_up_to_forty_documents_have_every_pattern_and_more_have_some():
+    both = [[1.0] * 27 + [-1.0] * 13, [1.0] * 27 + [-1.0] * 14]
+    tails = [2 * sum(comb(n, heads) for heads in range(27, n + 1)) / 2**n for n in (40, 41)]
+    assert chances(both[:1], 0) == [tails[0]]
+    assert chances(both[1:], 0) == pytest.approx(tails[1:], rel=0.05)
+    assert chances([[1.0] * 41], 0) == [1 / significance.FLIPS]
+    assert chances([[0.1, -0.1, 0.0]], 0) == [1]
 
 
 def test_holm_is_as_holm_wrote_it():
