@@ -46,6 +46,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     page.meta.update(SETTINGS.get(path, {}))
     name = path.replace("/", "-")
     saved = markdown.replace("(walk.ipynb)", f'(walk.ipynb){{ download="{name}.ipynb" }}')
+    saved = re.sub(r"(\(puzzles\.(py|ipynb)\))", r"\1{ download }", saved)
+    if path in ("results", "result_tables"):
+        saved = re.sub(r"(?<=\d) (?=\d{3}\b|%)", "\u00a0", saved)
     built = BUILT.sub(r"\1", saved)
     return CARD.sub(with_anchor, ANCHOR.sub(r"\1 { #\2 }", built))
 

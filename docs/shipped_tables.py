@@ -289,12 +289,15 @@ def conditions(name: str) -> str:
     ).replace("%", " %")
 
 
+SHORTER = " In place of 24: `--documents {}`, since one takes some ten minutes on a core."
+
+
 def options(name: str, run: Figures) -> str:
     """Return a sentence on the options of a run that its experiment has not."""
     command = run["command"]
     if name.rpartition("-")[2] not in LONGER:
         shorter = command["documents"] < 12
-        return f" In place of 24: `--documents {command['documents']}`." if shorter else ""
+        return SHORTER.format(command["documents"]) if shorter else ""
     lists = [f"--systems {' '.join(command['systems'])}"]
     if run["rows"][1]["ratio"] is not None:
         lists.append(f"--ratios {' '.join(map(str, command['ratios']))}")
