@@ -21,6 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -28,7 +29,7 @@ import torch
 import reference
 from spec_tests.__main__ import pytest_arguments
 from spec_tests.implementation import is_stub
-from spec_tests.report import report_data, terminal
+from spec_tests.report import plugin, report_data, terminal
 from spec_tests.report.fault_diagnosis import CHANGES
 from spec_tests.tests_by_function import functions_of_test
 
@@ -40,6 +41,8 @@ WIDE = 96
 """Characters of the rows of a picture; wider ones are left out."""
 ENOUGH, SHORT = 4, 400
 """The failed tests after which a function is not tested further, or one if its program is short."""
+SHRINKING = 0.5
+"""Seconds of failing examples of a law, after which it is not shrunk further."""
 NOT_BEGUN, SOLVED, WRONG = "not begun", "solved", "wrong"
 BUT = """
 "solved, but not ..." counts as solved: an exercise leaves this edge out, the specification asks
@@ -169,7 +172,7 @@ def cards_of_run(module: ModuleType, names: list[str]) -> dict[str, report_data.
         quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:sugar"]
         words = [view.__name__, "--level", "edges", "--examples", str(EXAMPLES), *quiet]
         words += ["--report-json", str(file)]
-        with redirect_stderr(said):
+        with redirect_stderr(said), patch.object(plugin, "SECONDS", SHRINKING):
             status = pytest.main(pytest_arguments(words), plugins=[EnoughFailures()])
         if status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             (report,) = json.loads(file.read_text())["modules"]

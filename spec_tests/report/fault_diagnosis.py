@@ -161,9 +161,10 @@ def explains(spec: Callable[..., Any], call: Call, largest: int = LARGE) -> bool
     expected = outcome_of(spec, call.inputs)
     if isinstance(expected, Exception) or isinstance(call.outcome, Exception):
         return type(expected) is type(call.outcome)
-    return not fault_kind(
-        call.name, call.inputs, call.outcome, spec, patient=False, largest=largest
-    )
+    if not same_types_and_shapes(call.outcome, expected):
+        return False
+    how = dict(patient=False, largest=largest)
+    return not fault_kind(call.name, call.inputs, call.outcome, spec, **how)
 
 
 def outcome_of(function: Callable[..., Any], inputs: dict[str, Any]) -> Any:
