@@ -69,7 +69,7 @@ def head_weights(
         ValueError: an argument differs between ranks, or this rank is not in `group`.
 
     Source:
-        HubKV-9.
+        HubKV-9. As printed (Eq. 9); the heads lie on several ranks.
     """
     settings = dict(tau=tau, minimum=minimum, maximum=maximum)
     sharded = dict(selectivity=selectivity)
@@ -118,7 +118,7 @@ def hubkv_refine(
             is not in `group`.
 
     Source:
-        HubKV-9, HubKV-11, HubKV-12, HubKV-13.
+        HubKV-9, HubKV-11, HubKV-12, HubKV-13. As printed (Eq. 13); the heads lie on several ranks.
     """
     settings = dict(
         ratio=ratio, radius=radius, gamma=gamma, tau=tau, minimum=minimum, maximum=maximum,
@@ -160,7 +160,7 @@ def retain(
             ranks, or this rank is not in `group`.
 
     Source:
-        HubKV-1, HubKV-3, GraphKV-4.1.
+        HubKV-1, HubKV-3, GraphKV-4.1. As printed (Eq. 3 of HubKV), with $|S| = B$ (C2); on several ranks.
 
     Reading:
         C1, C2, C6: as in `optimized.retain`.
