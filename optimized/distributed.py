@@ -160,7 +160,8 @@ def retain(
             ranks, or this rank is not in `group`.
 
     Source:
-        HubKV-1, HubKV-3, GraphKV-4.1. As printed (Eq. 3 of HubKV), with $|S| = B$ (C2); on several ranks.
+        HubKV-1, HubKV-3, GraphKV-4.1. As printed (Eq. 3 of HubKV), with $|S| = B$ (C2);
+        the heads lie on several ranks.
 
     Reading:
         C1, C2, C6: as in `optimized.retain`.
