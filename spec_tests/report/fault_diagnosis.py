@@ -163,8 +163,8 @@ def explains(spec: Callable[..., Any], call: Call, largest: int = LARGE) -> bool
         return type(expected) is type(call.outcome)
     if not same_types_and_shapes(call.outcome, expected):
         return False
-    how = dict(patient=False, largest=largest)
-    return not fault_kind(call.name, call.inputs, call.outcome, spec, **how)
+    kind = fault_kind(call.name, call.inputs, call.outcome, spec, patient=False, largest=largest)
+    return not kind
 
 
 def outcome_of(function: Callable[..., Any], inputs: dict[str, Any]) -> Any:

@@ -52,8 +52,8 @@ def test_attention_over_the_codes_of_kivi_is_that_over_what_they_stand_for(
     keys, values = torch.randn(2, 2, 3, tokens, 16).double()
     sizes = dict(bits=bits[0], group=group, residual=residual, value_bits=bits[1])
     cache = kv.kivi_prefill(keys, values, **sizes)
-    every = [torch.cat([old, last], 2) for old in reference.kivi_read(cache)]
-    assert_close(kivi_attention(queries, cache, last, last), kv.attention(queries, *every))
+    left, right = (torch.cat([old, last], 2) for old in reference.kivi_read(cache))
+    assert_close(kivi_attention(queries, cache, last, last), kv.attention(queries, left, right))
 
 
 def test_a_step_over_kivi_reads_its_codes_and_stores_the_token():
