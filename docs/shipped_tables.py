@@ -211,17 +211,14 @@ def ship(folder: Path) -> None:
 def compare(folder: Path) -> str:
     """Return which numbers of the tables a finished run shows otherwise than the shipped one."""
     own = json.loads((folder / "figures.json").read_text())
-    names = ("experiment", "text", "context", "documents", "needles", "systems", "ratios")
-    files = sorted((RUNS / "smollm2").glob(f"{own['command']['experiment']}-*.json"))
-    runs = {file.stem: read("smollm2", file.stem) for file in files}
-    same = [
-        (name, run)
-        for name, run in runs.items()
-        if all(run["command"][option] == own["command"][option] for option in names)
-    ]
-    if not same:
-        return f"{folder}: no shipped run has the same {', '.join(names)}"
-    name, shipped = same[0]
+    asked = own["command"]
+    same = ("experiment", "text", "context", "documents", "needles", "systems", "ratios")
+    for file in sorted((RUNS / "smollm2").glob(f"{asked['experiment']}-*.json")):
+        shipped = read("smollm2", file.stem)
+        if all(shipped["command"][option] == asked[option] for option in same):
+            break
+    else:
+        return f"{folder}: no shipped run has the same {', '.join(same)}"
     count, other = 0, []
     for old, new in zip(shipped["verdicts"], own["verdicts"], strict=True):
         numbers = [in_tables(*side) for side in ((shipped, old), (own, new))]
@@ -231,8 +228,8 @@ def compare(folder: Path) -> str:
                 other.append(f"  {described(new, 'long')}: {found} in place of {printed}")
     return "\n".join(
         [
-            f"{folder}: {count - len(other)} of {count} numbers are those of {name}; on another "
-            "processor bits per byte may differ in the fourth decimal",
+            f"{folder}: {count - len(other)} of {count} numbers are those of {file.stem}; on "
+            "another processor bits per byte may differ in the fourth decimal",
             *other,
         ]
     )
@@ -289,15 +286,16 @@ def conditions(name: str) -> str:
     ).replace("%", " %")
 
 
-SHORTER = " In place of 24: `--documents {}`, since one takes some ten minutes on a core."
-
-
 def options(name: str, run: Figures) -> str:
     """Return a sentence on the options of a run that its experiment has not."""
     command = run["command"]
     if name.rpartition("-")[2] not in LONGER:
-        shorter = command["documents"] < 12
-        return SHORTER.format(command["documents"]) if shorter else ""
+        if command["documents"] >= 12:
+            return ""
+        return (
+            f" In place of 24: `--documents {command['documents']}`, since one of noise took about "
+            "ten minutes beside other work."
+        )
     lists = [f"--systems {' '.join(command['systems'])}"]
     if run["rows"][1]["ratio"] is not None:
         lists.append(f"--ratios {' '.join(map(str, command['ratios']))}")
