@@ -13,6 +13,9 @@ from transformers.cache_utils import CacheLayerMixin
 
 from optimized.models.attention import MarkedMaskOffset, Softmax
 
+ROOM = 32
+"""Entries per free place of a buffer to which single tokens are appended; it has one at least."""
+
 # Layers hold `reference` or `optimized`: a saved cache names the module.
 copyreg.pickle(ModuleType, lambda module: (import_module, (module.__name__,)))
 
@@ -74,6 +77,12 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
         """What the layer stores in place of keys and values, if it does."""
         self.arriving: tuple[Tensor, Tensor] | None = None
         self.hidden: Tensor | None = None
+        self.buffers: dict[str, tuple[Tensor, Tensor]] = {}
+        """`keys` and `values` that are the first tokens of a longer buffer, and the buffer."""
+
+    def settle(self) -> None:
+        """Leave the buffers, whose free room the next step writes in place."""
+        self.buffers = {}
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Create empty keys and values with the shape, dtype and device of the new ones."""
@@ -105,10 +114,33 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
     def append_arriving(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """Append the new tokens to dense keys and values; return them as `take_arriving` does."""
         keys, values, hidden = self.take_arriving()
-        earlier_keys, earlier_values = self.whole
-        self.keys = torch.cat([earlier_keys, keys], 2)
-        self.values = torch.cat([earlier_values, values], 2)
+        self.keys, self.values = self.appended("keys", keys), self.appended("values", values)
         return keys, values, hidden
+
+    def appended(self, name: str, new: Tensor) -> Tensor:
+        """Return `keys` or `values` with new entries behind them.
+
+        From the second of several calls with few of them they are written into a buffer with room.
+        """
+        earlier = getattr(self, name)
+        tokens, after = earlier.shape[2], earlier.shape[2] + new.shape[2]
+        room = 1 + after // ROOM
+        learns = torch.is_grad_enabled() and (earlier.requires_grad or new.requires_grad)
+        if learns or new.shape[2] > room or new.dtype != earlier.dtype:
+            self.settle()
+            return torch.cat([earlier, new], 2)
+        view, buffer = self.buffers.get(name, (None, earlier))
+        if view is not earlier:
+            view = buffer = torch.cat([earlier, new], 2)
+        else:
+            closed = buffer.is_inference() and not torch.is_inference_mode_enabled()
+            if after > buffer.shape[2] or closed:
+                buffer = earlier.new_empty(*earlier.shape[:2], after + room, earlier.shape[3])
+                buffer[:, :, :tokens] = earlier
+            buffer[:, :, tokens:after] = new
+            view = buffer[:, :, :after]
+        self.buffers = self.buffers | {name: (view, buffer)}
+        return view
 
     def take_arriving(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return keys, values and hidden states of the new tokens, and count them as seen.
@@ -149,7 +181,7 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
     def reset(self) -> None:
         """Forget every token."""
         self.keys = self.values = self.held = self.arriving = self.hidden = None
-        self.is_initialized, self.seen, self.steady = False, 0, False
+        self.is_initialized, self.seen, self.steady, self.buffers = False, 0, False, {}
 
     def __getattr__(self, name: str) -> Any:
         """Raise an error where an attention function uses the layer as a tensor."""

@@ -121,6 +121,7 @@ class EvictionLayer(AttendingLayer):
         else:
             self.old = ragged_without_positions(left.keys, left.values, left.offsets)
             self.keys, self.values = map_both(lambda x: x[:, :, :0].clone(), *self.whole)
+        self.settle()
         self.evicted, self.seen_before = True, self.seen
         self.last = (left.positions.flatten() == self.seen - 1).nonzero()[:, 0].tolist()
 
@@ -161,6 +162,7 @@ class EvictionLayer(AttendingLayer):
         last = torch.isin(places.flatten(), torch.tensor(self.last, dtype=torch.long))
         self.last = last.nonzero()[:, 0].tolist()
         self.keys, self.values = map_both(lambda x: x[rows], keys, values)
+        self.settle()
 
     def reset(self) -> None:
         """Forget every token."""
@@ -204,7 +206,7 @@ class LatentLayer(EvictionLayer):
                 "got one that does not, or that `attach` did not prepare"
             )
         new, _, hidden = self.take_arriving()
-        self.keys = self.values = torch.cat([self.whole[0], new], 2)
+        self.keys = self.values = self.appended("keys", new)
 
         def both(rows: Tensor) -> tuple[Tensor, Tensor]:
             return expand(rows[..., : self.rank], rows[..., self.rank :])

@@ -1,6 +1,7 @@
 """A cache for `transformers` that stores the codes of HEX."""
 
 from collections.abc import Callable, Collection, Sequence
+from copy import deepcopy
 from inspect import unwrap
 from types import ModuleType
 from typing import Any
@@ -169,7 +170,7 @@ class HexTransformersCache(AttendingCache):
         layers = [layer for layer in cache.layers if isinstance(layer, AttendingLayer)]
         for layer, source, scores in zip(layers, whole, scored, strict=True):
             if not isinstance(layer, HexLayer):
-                vars(layer).update(vars(source))
+                vars(layer).update(vars(deepcopy(source)))
                 continue
             layer.lazy_initialization(*source.whole)
             every = (*source.whole, *scores)

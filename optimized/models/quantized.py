@@ -4,7 +4,7 @@ One quantises the whole prompt; one, `"snapkv>hex-4"` and the like, what evictio
 """
 
 from collections.abc import Collection, Mapping
-from copy import copy
+from copy import deepcopy
 from inspect import signature
 from math import gcd
 from types import ModuleType
@@ -325,7 +325,7 @@ class QuantizedEvictionCache(AttendingCache):
         def layer(index: int) -> AttendingLayer:
             source = layers[index]
             if not source.evicted:
-                return copy(source)
+                return deepcopy(source)
             return QuantizedEvictionLayer(source, next(paid), *how)
 
         super().__init__(cache, layer)

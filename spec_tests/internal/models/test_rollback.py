@@ -1,8 +1,11 @@
 """Tokens after the prompt can be removed again, as assisted decoding does."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 
+from optimized.models import attending_layer
 from spec_tests.internal.models.random_model import (
     TOKENS,
     attached_model,
@@ -67,3 +70,31 @@ def test_an_assistant_drafts_for_a_compressed_prompt():
         plain = model.generate(ids[:, :TOKENS], **how)
     helped = model.generate(ids[:, :TOKENS], **how, assistant_model=attached_model("granite"))
     assert torch.equal(helped, plain)
+
+
+@pytest.mark.parametrize("system", ["full", "snapkv", "knorm@layer"])
+def test_what_shares_entries_goes_on_by_itself(system, monkeypatch):
+    """Steps write new tokens behind the entries, in a buffer that a copy must not share."""
+    monkeypatch.setattr(attending_layer, "ROOM", 1)  # each buffer has room for all tokens here
+    model, cache, ids, mask = compressed_prompt(system, 2)
+    for end in range(cache.get_seq_length() + 1, TOKENS + 4):
+        logits_after(model, cache, ids[:, :end], mask[:, :end], 1)
+
+    def two_more(one, tokens):
+        for end in (TOKENS + 4, TOKENS + 5):
+            got = logits_after(model, one, tokens[:, :end], mask[:, :end], 1)
+        return got
+
+    other = ids.flip(1)
+    with cache.undone():
+        alone = two_more(cache, ids)
+    first, held = deepcopy(cache), cache.layers[0].whole[0]
+    before = held.clone()
+    with torch.inference_mode():
+        logits_after(model, first, ids[:, : TOKENS + 4], mask[:, : TOKENS + 4], 1)
+    second = deepcopy(first)
+    two_more(cache, other)
+    assert torch.equal(held, before)
+    for one, tokens in ((second, other), (first, ids)):
+        last = logits_after(model, one, tokens[:, : TOKENS + 5], mask[:, : TOKENS + 5], 1)
+    assert torch.equal(last, alone)
