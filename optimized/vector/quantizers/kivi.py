@@ -1,8 +1,12 @@
 """KIVI's cache of vectorised codes."""
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
+from optimized.vector.hex._packed_products import CODES
 from optimized.vector.hex.kcvt import code
 from optimized.vector.hex.packing import as_bytes, pack_bits, unpack_bits
 from reference.hex.kcvt import bits_of_both, dequantise, joint_bits, scale_dtype, transposed
@@ -102,29 +106,69 @@ def kivi_attention(query: Tensor, cache: KiviCache, keys: Tensor, values: Tensor
     left, right = (x.to(exact) for x in (cache.residual_keys, cache.residual_values))
     left, right = torch.cat([left, keys.to(exact)], -2), torch.cat([right, values.to(exact)], -2)
 
-    codes = lanes(cache.key_words, key_bits, cache.residual, cache.group, exact).movedim(-3, -2)
-    blocks = q[..., None, :, :]
-    scaled = blocks[..., None, :, :] * cache.key_steps.to(exact).mT[..., None, :]
-    logits = scaled @ codes + (blocks @ cache.key_minima.to(exact)).mT[..., None]
+    steps, minima = (x.to(exact).mT.contiguous() for x in (cache.key_steps, cache.key_minima))
+    blocks = q[..., None, None, :, :]
+    scaled = blocks * steps[..., None, :]
+    lanes = Lanes(key_bits, cache.residual, cache.group)
+    parts = [scaled[..., where, :, :, :] @ x for where, x in lanes.of(cache.key_words, -3, exact)]
+    logits = lanes.weighed(torch.cat(parts, -4)) + blocks @ minima[..., None]
     logits = logits.movedim(0, -1).movedim(-3, -5).flatten(-4)
     weights = torch.cat([logits, q @ left.mT], -1).softmax(-1)
 
     old, recent = weights.split([cache.value_words.shape[-2], right.shape[-2]], -1)
-    codes = lanes(cache.value_words, value_bits, width, cache.group, exact).movedim(-3, -2)
-    scaled = old[..., None, :, :] * cache.value_steps.to(exact).mT[..., None, :]
-    read = (scaled @ codes).movedim(0, -1).movedim(-4, -3)
-    read = (read + (old @ cache.value_minima.to(exact))[..., None, None]).flatten(-3)
-    return (read + recent @ right).to(query.dtype).reshape(query.shape)
+    steps, minima = (x.to(exact) for x in (cache.value_steps, cache.value_minima))
+    scaled = old[..., None, :, :] * steps.mT.contiguous()[..., None, :]
+    lanes = Lanes(value_bits, width, cache.group)
+    parts = [scaled[..., where] @ x for where, x in lanes.of(cache.value_words, -2, exact)]
+    read = lanes.weighed(sum(parts[1:], parts[0]))
+    read = read.movedim(0, -1).movedim(-4, -3) + (old @ minima)[..., None, None]
+    return (read.flatten(-3) + recent @ right).to(query.dtype).reshape(query.shape)
 
 
-def lanes(words: Tensor, bits: int, length: int, group: int, dtype: torch.dtype) -> Tensor:
-    """Return the codes of rows by lane, row, group and place; lane 1 of 2 has every other code.
+class Lanes(NamedTuple):
+    """Codes of `bits` bits in rows of `length` as floats, by lane, group, row and place.
 
-    Codes of a lane stand at the same bits of all bytes, so that they need not be interleaved.
+    A lane is the same bits of all bytes, so that codes are neither moved nor interleaved: lane 1
+    of 2 has every other code. A number times the worth of its lane is the code.
     """
-    count = 1 if 8 % bits or group % (8 // bits) else 8 // bits
-    if count == 1:
-        return by_group(unpack_bits(words, bits, length), group).to(dtype)[None]
-    stream = as_bytes(words)[..., : length // count]
-    parts = [(stream >> bits * lane).bitwise_and_(2**bits - 1) for lane in range(count)]
-    return torch.stack([by_group(part.to(dtype), group // count) for part in parts])
+
+    bits: int
+    length: int
+    group: int
+
+    @property
+    def count(self) -> int:
+        """Return the number of lanes; 1 where the codes of a byte are not of one group."""
+        each = 8 // self.bits
+        return 1 if 8 % self.bits or self.group % each else each
+
+    def weighed(self, products: Tensor) -> Tensor:
+        """Return products with numbers times the worth of their lanes, the first axis."""
+        lane = torch.arange(self.count, dtype=products.dtype, device=products.device)
+        return products * 0.5 ** (self.bits * lane).view(-1, *[1] * (products.ndim - 1))
+
+    def of(self, words: Tensor, axis: int, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
+        """Yield stretches of an axis of words, each with its codes.
+
+        All codes share one buffer of the size of a core's cache, so they must be used one by one.
+        """
+        places, codes = words.shape[axis], words.numel() * (32 // self.bits)
+        step = max(1, CODES * max(1, places) // max(1, codes))
+        buffer = words.new_empty(min(step, places) * (codes // max(1, places)), dtype=dtype)
+        for start in range(0, max(1, places), step):
+            part = words.narrow(axis, start, min(step, places - start))
+            yield slice(start, start + step), self.numbers(part, buffer)
+
+    def numbers(self, words: Tensor, buffer: Tensor) -> Tensor:
+        """Return the codes of words in a buffer."""
+        if self.count == 1:
+            codes = by_group(unpack_bits(words, self.bits, self.length), self.group)
+            return codes.movedim(-3, -2).to(buffer.dtype)[None]
+        stream = as_bytes(words)[..., : self.length // self.count]
+        stream = by_group(stream, self.group // self.count).movedim(-3, -2).contiguous()
+        numbers = buffer[: self.count * stream.numel()].view(self.count, *stream.shape)
+        masked = stream.clone()
+        for lane, found in enumerate(numbers):
+            mask = (2**self.bits - 1) << self.bits * lane
+            found.copy_(torch.bitwise_and(stream, mask, out=masked))
+        return numbers
