@@ -71,10 +71,11 @@ def read_blocks(
         span = restore(block, static.to(block.dynamic.device))
         keys.append(span[0])
         values.append(span[1])
-    return (
-        torch.cat([*keys, cache.residual_keys], -2),
-        torch.cat([*values, cache.residual_values], -2),
-    )
+    if cache.residual_keys.shape[-2] or not keys:
+        keys.append(cache.residual_keys.clone())
+        values.append(cache.residual_values.clone())
+    keys, values = (torch.cat(x, -2) if len(x) > 1 else x[0] for x in (keys, values))
+    return keys, values
 
 
 def hex_read(cache: HexCache) -> tuple[Tensor, Tensor]:

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from optimized.vector.hex._packed_products import CODES
+from optimized.vector.hex.compress import numbers
 from optimized.vector.hex.kcvt import code
 from optimized.vector.hex.packing import as_bytes, pack_bits, unpack_bits
-from reference.hex.kcvt import bits_of_both, dequantise, joint_bits, scale_dtype, transposed
+from reference.hex.kcvt import bits_of_both, joint_bits, scale_dtype, transposed
 from reference.hex.packing import word_count
 from reference.precision import widest
 from reference.quantizers.kivi import KiviCache, by_group
@@ -83,11 +84,13 @@ def kivi_prefill(
 def kivi_read(cache: KiviCache) -> tuple[Tensor, Tensor]:
     dtype, width = cache.residual_keys.dtype, cache.residual_keys.shape[-1]
     key_bits, value_bits = bits_of_both(cache.bits)
-    codes = by_group(unpack_bits(cache.key_words, key_bits, cache.residual), cache.group)
-    channels = dequantise(codes, cache.key_steps, cache.key_minima).flatten(-2)
-    keys = transposed(channels).flatten(-3, -2).to(dtype)
+    codes = unpack_bits(cache.key_words, key_bits, cache.residual).mT
+    groups = codes.unflatten(-2, (-1, cache.group))
+    steps, minima = (x.mT[..., None, :] for x in (cache.key_steps, cache.key_minima))
+    keys = numbers(groups, steps, minima).flatten(-4, -2).to(dtype)
     codes = by_group(unpack_bits(cache.value_words, value_bits, width), cache.group)
-    values = dequantise(codes, cache.value_steps, cache.value_minima).flatten(-2).to(dtype)
+    steps, minima = (x[..., None] for x in (cache.value_steps, cache.value_minima))
+    values = numbers(codes, steps, minima).flatten(-2).to(dtype)
     return (
         torch.cat([keys, cache.residual_keys], -2),
         torch.cat([values, cache.residual_values], -2),
