@@ -66,8 +66,9 @@ HERE = Path(__file__).parent
 REPORT = "conformance report"
 KERNELS = HERE / "kernels"
 OF_THIS_REPOSITORY = HERE / "internal"
-OF_THE_SUITE = OF_THIS_REPOSITORY / "project"
-"""Tests of the suite itself and of what is published, which run if the command line names them."""
+FOR_CONTRIBUTORS = (OF_THIS_REPOSITORY, KERNELS)
+"""Tests of models, the command, the suite itself and of how kernels work: run if the command
+line names them."""
 NESTED = "_hypothesis_internal_use_settings"
 INTERPRETED = ("test_agreement.py", "test_errors.py", "test_requires_grad.py", "test_vectors.py")
 """What runs in Triton's interpreter by default; `--impl optimized.kernels` also runs the laws."""
@@ -232,12 +233,14 @@ def nothing_to_test_message(impl: Implementation) -> str:
 
 def pytest_ignore_collect(collection_path, config):
     """Ignore the tests of this repository, and files that use no function of a named module."""
+    if config.getoption("--mutants"):
+        return None
     paths = [Path(word.partition("::")[0]).resolve() for word in config.args]
-    if collection_path == OF_THE_SUITE and not any(
-        OF_THE_SUITE in (path, *path.parents) or path == OF_THIS_REPOSITORY for path in paths
+    if collection_path in FOR_CONTRIBUTORS and not any(
+        collection_path in (path, *path.parents) for path in paths
     ):
         return True
-    if not is_named(config) or config.getoption("--mutants"):
+    if not is_named(config):
         return None
     if collection_path == OF_THIS_REPOSITORY:
         return True
