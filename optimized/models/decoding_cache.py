@@ -49,7 +49,7 @@ class DecodingLayer(AttendingLayer):
                 present = keys.new_ones(keys.shape[:-1], dtype=torch.bool)
                 present = present if valid is None else present & valid[:, None]
                 self.remember(softmax.standard(query))
-                scores = self.observed(keys, present)
+                scores = self.observed(keys, values, present)
                 if scores is None:
                     scores = keys.new_zeros(present.shape, dtype=torch.float32)
             if scores is None:
@@ -92,7 +92,7 @@ class DecodingLayer(AttendingLayer):
             self.remember(softmax.standard(query))
             if held.pending_scores.shape[-1] + new == self.config.interval:
                 present = torch.cat([view.present, view.present.new_ones(keys.shape[:-1])], -1)
-                received = self.observed(every[0], present)
+                received = self.observed(*every, present)
             scores = keys.new_zeros(keys.shape[:-1], dtype=torch.float32)
             if received is not None:  # in place of all scores so far
                 zeros = [torch.zeros_like(x) for x in (held.scores, held.pending_scores)]
@@ -117,12 +117,13 @@ class DecodingLayer(AttendingLayer):
         last = query if self.queries is None else torch.cat([self.queries, query], 2)
         self.queries = last[:, :, -self.window :].clone()
 
-    def observed(self, keys: Tensor, present: Tensor) -> Tensor | None:
+    def observed(self, keys: Tensor, values: Tensor, present: Tensor) -> Tensor | None:
         """Return the scores of all entries by the last queries; None where all are kept."""
         assert self.queries is not None
         if keys.shape[2] <= self.config.target:
             return None
-        return self.scorer.by_last_queries(self.kv, self.queries, keys, present, **self.chosen)
+        entries = keys, values, present
+        return self.scorer.by_last_queries(self.kv, self.queries, *entries, **self.chosen)
 
 
 class DecodingTransformersCache(AttendingCache):
@@ -133,12 +134,14 @@ class DecodingTransformersCache(AttendingCache):
         settings: target, interval and refinement; the scope is a `"head"` or a `"layer"`, since
             a layer shrinks before the next one has read the same tokens.
         score: `"h2o"`, `"knorm"`, `"streaming_llm"` or `"fastkvzip"`, the scorers that score a
-            token on arrival, or by sums over later attention; or `"snapkv"`, which scores all
-            entries at each compression by the last queries, whose tokens are protected.
+            token on arrival, or by sums over later attention; or `"snapkv"` and
+            `"expected_attention"`, which score all entries at each compression by the last
+            queries, whose tokens are protected.
         weights: the FastKVzip gate of each layer that sees the whole text, for `"fastkvzip"`.
         kv: `reference` or `optimized`.
         exact: indices of the layers that keep every token.
-        options: settings of SnapKV: `window`, `kernel`, `pooling`.
+        options: settings of SnapKV: `window`, `kernel`, `pooling`; or of expected attention:
+            `sinks`, `epsilon`, `future` and the `frequencies` of the rotary embedding.
 
     Raises:
         TypeError: `settings` is not a `DecodingConfig`, or a field has a wrong type.
@@ -175,8 +178,13 @@ class DecodingTransformersCache(AttendingCache):
             require_gates(weights, count)
         gates = weights if weights is not None else [None] * count
         chosen = dict(options or {})
-        if scorer.observing is not None:
-            window = chosen.get("window", min(scorer.observing, max(1, settings.target // 2)))
+        if score == "expected_attention" and "frequencies" not in chosen:
+            raise ValueError(
+                "options must have the frequencies of the model's rotary embedding with score "
+                f"'expected_attention', got {sorted(chosen)}: `SCORERS[score].of_model(model)`"
+            )
+        if scorer.looks_back is not None:
+            window = chosen.get("window", min(scorer.looks_back, max(1, settings.target // 2)))
             chosen["window"] = window = min(window, settings.target)
             sinks = min(settings.sinks, settings.target - window)
             settings = settings._replace(recent=max(window, settings.recent or 0), sinks=sinks)

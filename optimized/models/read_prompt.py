@@ -142,7 +142,7 @@ class DecodingReader(Reader):
             why = "layers that share a budget shrink one by one" if system.shares_budget else why
             raise ValueError(f"{error}: {why}") from error
         scorer = SCORERS[name]
-        takes = ("weights",) if scorer.gated else scorer.takes if scorer.observing else ()
+        takes = ("weights",) if scorer.gated else scorer.takes if scorer.looks_back else ()
         checks.require_known_settings(f"{name} with an interval", self.settings, takes)
         if scorer.negative and system.refinement is not None:
             raise ValueError(
@@ -162,7 +162,8 @@ class DecodingReader(Reader):
             refinement,
         )
         gates = self.scorer_settings().get("weights")
-        how = name, gates, self.kv, self.exact, self.settings
+        options = scorer.of_model(self.model) | dict(self.settings)
+        how = name, gates, self.kv, self.exact, options
         cache = DecodingTransformersCache(self.model.config, config, *how)
         return self.read_all_but_last(cache)
 

@@ -83,6 +83,8 @@ class Scorer:
     """Whether its scores depend on the budget."""
     observing: int | None = None
     """Default length of the observation window in queries; None where all queries count."""
+    looks_back: int | None = None
+    """Default number of the last queries by which it scores while the model decodes, if it does."""
     least = 1
     """Smallest length of the observation window."""
     sharing: str | None = None
@@ -184,9 +186,20 @@ class Scorer:
         """Return the scores of new tokens; None where scores are sums of received attention."""
         del kv, new
 
+    @classmethod
+    def of_model(cls, model: PreTrainedModel) -> dict[str, Any]:
+        """Return what `by_last_queries` needs of the model, besides the settings."""
+        del model
+        return {}
+
     @staticmethod
     def by_last_queries(
-        kv: ModuleType, queries: Tensor, keys: Tensor, present: Tensor, **settings: Any
+        kv: ModuleType,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        present: Tensor,
+        **settings: Any,
     ) -> Tensor:
         """Return the scores of all entries by the last queries, where it has a window of these.
 
@@ -194,8 +207,9 @@ class Scorer:
             kv: `reference` or `optimized`.
             queries: the queries of the window.
             keys: the keys of all entries, those of the window last.
+            values: their values.
             present: which entries of each head are real; the others come first.
-            settings: its settings.
+            settings: its settings, and what `of_model` returned.
         """
         raise NotImplementedError
 

@@ -3,6 +3,9 @@
 from types import ModuleType
 from typing import Any
 
+import torch
+from torch import Tensor
+
 import optimized
 from optimized import QueryStatistics, Scored
 from optimized.models._pretrained_model_type import PreTrainedModel
@@ -18,16 +21,13 @@ class ExpectedAttention(Scorer):
     name = "expected_attention"
     takes = (*options(optimized.expected_attention), "future")
     functions = (optimized.expected_attention, optimized.mean_rotation)
+    decodes = True
+    looks_back = 32
     colour = "#6b7d1c"
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
         super().__init__(model, kv, **settings)
-        if not require_attachment(model).shown.rotates:
-            raise ValueError(
-                "model must rotate its projected queries as Llama does, over the whole width and "
-                f"in halves, for expected_attention, got {model.config.model_type!r}, which does "
-                "not: use another scorer"
-            )
+        require_rotated_queries(model)
 
     def remember(self, step: Step, past: QueryStatistics | None) -> QueryStatistics:
         """Add the chunk's queries to the statistics."""
@@ -37,7 +37,16 @@ class ExpectedAttention(Scorer):
 
     def finish(self, prompt: Prefilled, keep: int) -> Scores:
         """Compute the mean rotation of future positions, then return the scores."""
-        rotary = decoder_of(self.model).get_submodule("rotary_emb")
+        future = self.settings.get("future", 512)
+        frequencies = self.of_model(self.model)["frequencies"]
+        self.rotation = self.kv.mean_rotation(frequencies, lengths(prompt), future)
+        return super().finish(prompt, keep)
+
+    @classmethod
+    def of_model(cls, model: PreTrainedModel) -> dict[str, Any]:
+        """Return the frequencies of the rotary embedding."""
+        require_rotated_queries(model)
+        rotary = decoder_of(model).get_submodule("rotary_emb")
         scaling = getattr(rotary, "attention_scaling", 1.0)
         kind = getattr(rotary, "rope_type", "default")
         if scaling != 1.0 or kind not in ("default", "linear", "llama3"):
@@ -45,11 +54,34 @@ class ExpectedAttention(Scorer):
                 "model must have a rotary embedding of type 'default', 'linear' or 'llama3' for "
                 f"expected_attention, got {kind!r} with attention scaling {scaling}"
             )
-        future = self.settings.get("future", 512)
-        self.rotation = self.kv.mean_rotation(
-            rotary.get_buffer("inv_freq"), lengths(prompt), future
-        )
-        return super().finish(prompt, keep)
+        return {"frequencies": rotary.get_buffer("inv_freq")}
+
+    @staticmethod
+    def by_last_queries(
+        kv: ModuleType,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        present: Tensor,
+        *,
+        frequencies: Tensor,
+        future: int = 512,
+        **settings: Any,
+    ) -> Tensor:
+        """Return the scores of all entries; heads are rows, since they may hold other tokens.
+
+        Positions are counted from the first query of the window. Only distances matter, so the
+        queries of the window are turned back to it, and the positions to come start behind them.
+        """
+        window = queries.shape[2]
+        turns = kv.mean_rotation(frequencies, torch.arange(window, device=queries.device), 1)
+        back = (queries.to(turns.dtype)[..., None, :] @ turns)[..., 0, :]
+        groups, real = back.unflatten(1, (keys.shape[1], -1)), present[..., -window:]
+        statistics = kv.query_statistics(groups, 0, real)
+        rotation = kv.mean_rotation(frequencies, window, future)
+        stored = keys[:, :, None], values[:, :, None]
+        scored = kv.expected_attention(statistics, *stored, rotation, valid=present, **settings)
+        return scored.scores[:, :, 0]
 
     def scored(self, read: PromptLayer) -> Scored:
         """Return the scores of one layer's tokens."""
@@ -57,4 +89,14 @@ class ExpectedAttention(Scorer):
         statistics = self.memory[read.layer]
         return self.kv.expected_attention(
             statistics, read.keys, read.values, self.rotation, valid=read.valid, **chosen
+        )
+
+
+def require_rotated_queries(model: PreTrainedModel) -> None:
+    """Refuse a model whose queries are not projected and rotated as Llama's are."""
+    if not require_attachment(model).shown.rotates:
+        raise ValueError(
+            "model must rotate its projected queries as Llama does, over the whole width and in "
+            f"halves, for expected_attention, got {model.config.model_type!r}, which does not: use "
+            "another scorer"
         )

@@ -18,7 +18,7 @@ class SnapKV(Scorer):
     name = "snapkv"
     takes = ("window", "kernel", "pooling")
     functions = (optimized.snapkv,)
-    observing = 32
+    observing = looks_back = 32
     decodes = True
     colour = "#d0452f"
 
@@ -35,9 +35,15 @@ class SnapKV(Scorer):
 
     @staticmethod
     def by_last_queries(
-        kv: ModuleType, queries: Tensor, keys: Tensor, present: Tensor, **settings: Any
+        kv: ModuleType,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        present: Tensor,
+        **settings: Any,
     ) -> Tensor:
         """Return the scores of all entries; heads are rows, since they may hold other tokens."""
+        del values
         groups = queries.unflatten(1, (keys.shape[1], -1))
         window = queries.shape[2]
         scored = kv.snapkv(groups, keys[:, :, None], valid=present, **settings, window=window)

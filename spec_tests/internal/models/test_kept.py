@@ -235,33 +235,70 @@ def observed_by_hand(queries, keys, window):
     weights = (logits / keys.shape[-1] ** 0.5).masked_fill(~sees, -torch.inf).softmax(-1)
     paid = weights.sum(-2)[..., : tokens - window]
     padded = torch.nn.functional.pad(paid, (2, 2))
-    return padded.unfold(-1, 5, 1).sum(-1).mean(1)
+    return padded.unfold(-1, 5, 1).mean(-1).mean(1)
 
 
-def test_snapkv_while_decoding_keeps_what_its_last_queries_look_at():
+def expected_by_hand(step, seen, window, keys, values, frequencies):
+    """Return the attention that the next 512 positions are expected to pay the values."""
+
+    def turn(position):
+        cosines, sines = (
+            (position * frequencies).cos().diag(),
+            (position * frequencies).sin().diag(),
+        )
+        return torch.cat([torch.cat([cosines, -sines], 1), torch.cat([sines, cosines], 1)])
+
+    width = keys.shape[-1]
+    last = step.attention.q_proj(step.hidden)[0, seen - window : seen].double()
+    rotation = torch.stack([turn(seen + n) for n in range(512)]).mean(0)
+    paid = []
+    for group, key, value in zip(
+        last.view(window, 2, 2, width).unbind(1), keys, values, strict=True
+    ):
+        shares = []
+        for queries in group.unbind(1):
+            mean, spread = queries.mean(0), queries.T.cov(correction=0)
+            logits = key @ (rotation @ mean) / width**0.5
+            logits += ((key @ (rotation @ spread @ rotation.T)) * key).sum(-1) / (2 * width)
+            shares.append(logits[4:].softmax(0))
+        paid.append(torch.stack(shares).mean(0) * value[4:].norm(dim=-1))
+    return torch.stack(paid)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("system", ["snapkv", "expected_attention"])
+def test_while_decoding_it_keeps_what_its_last_queries_look_at(system):
     model, (ids, _) = attached_model("llama"), prompts(8)
     ids, window, target, interval = ids[:1], 3, 10, 4
     steps = []
     models.prefill(model, ids, watch=[steps.append])
-    queries, keys = (x[0].double() for x in steps[0][1:3])
+    queries, keys, values = (x[0].double() for x in steps[0][1:4])
+    frequencies = model.model.rotary_emb.inv_freq
     places = torch.arange(TOKENS).expand(2, -1)
     for seen in (TOKENS, TOKENS + interval, TOKENS + 2 * interval):
         if seen > TOKENS:
             places = torch.cat([places, torch.arange(seen - interval, seen).expand(2, -1)], 1)
-        held = keys.gather(1, places[..., None].expand(-1, -1, keys.shape[-1]))
-        rest = observed_by_hand(queries[:, :seen], held, window)[:, 4:]  # four sinks stay
-        best = rest.topk(target - window - 4, -1).indices.sort().values + 4
+        index = places[..., None].expand(-1, -1, keys.shape[-1])
+        held = keys.gather(1, index), values.gather(1, index)
+        if system == "snapkv":
+            rest = observed_by_hand(queries[:, :seen], held[0], window)[:, 4:]  # four sinks stay
+        else:
+            rest = expected_by_hand(steps[0], seen, window, *held, frequencies.double())
+            rest = rest[:, :-window]
+        best = rest.topk(target - window - 4, -1).indices.sort().values
+        paid, best = rest.gather(1, best), best + 4
         ends = torch.arange(4), torch.arange(places.shape[1] - window, places.shape[1])
         chosen = torch.cat([ends[0].expand(2, -1), best, ends[1].expand(2, -1)], 1)
         places = places.gather(1, chosen)
     settings = optimized.DecodingConfig(target, interval, "head")
-    cache = models.DecodingTransformersCache(
-        model.config, settings, "snapkv", options=dict(window=window)
-    )
+    options = dict(window=window)
+    options |= dict(frequencies=frequencies) if system == "expected_attention" else {}
+    cache = models.DecodingTransformersCache(model.config, settings, system, options=options)
     logits_after(model, cache, ids[:, :TOKENS], torch.ones(1, TOKENS).long(), TOKENS)
     for stop in range(TOKENS + 1, TOKENS + 9):
         logits_after(model, cache, ids[:, :stop], torch.ones(1, stop).long(), 1)
     assert torch.equal(cache.kept()[0][0].nonzero()[:, 1].view(2, -1), places)
+    torch.testing.assert_close(cache.layers[0].held.scores[0][:, 4:-window], paid.float())
 
 
 CUT = ("snapkv+hubkv", "h2o>gear", "knorm@layer", "snapkv+graphkv", "expected_attention", "random")
