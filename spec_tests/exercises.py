@@ -29,9 +29,9 @@ import torch
 import reference
 from spec_tests.__main__ import pytest_arguments
 from spec_tests.implementation import is_stub
-from spec_tests.report import plugin, report_data, terminal
+from spec_tests.report import messages, plugin, report_data, terminal
 from spec_tests.report.fault_diagnosis import CHANGES
-from spec_tests.tests_by_function import functions_of_test
+from spec_tests.tests_by_function import VECTORS, functions_of_test, kind_of
 
 COUNTED = (None, "", "ties", "single")
 """The edges at which an exercise must be right; without an edge input is ordinary."""
@@ -39,10 +39,12 @@ EXAMPLES = 30
 """Examples of a law: they detect nearly all mutants, see `spec_tests.conftest.PART`."""
 WIDE = 96
 """Characters of the rows of a picture; wider ones are left out."""
-ENOUGH, SHORT = 4, 400
-"""The failed tests after which a function is not tested further, or one if its program is short."""
-SHRINKING = 0.5
-"""Seconds of failing examples of a law, after which it is not shrunk further."""
+ENOUGH, SHORT = 2, 400
+"""The failed vectors after which a function is not tested further, or one if its program is short;
+after the vectors any failed test is enough."""
+SEARCH = 0.5
+"""Seconds of failing examples of a law, after which it is not shrunk further, and of the search for
+a cause."""
 NOT_BEGUN, SOLVED, WRONG = "not begun", "solved", "wrong"
 BUT = """
 "solved, but not ..." counts as solved: an exercise leaves this edge out, the specification asks
@@ -172,7 +174,8 @@ def cards_of_run(module: ModuleType, names: list[str]) -> dict[str, report_data.
         quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:sugar"]
         words = [view.__name__, "--level", "edges", "--examples", str(EXAMPLES), *quiet]
         words += ["--report-json", str(file)]
-        with redirect_stderr(said), patch.object(plugin, "SECONDS", SHRINKING):
+        shrinking, explaining = (patch.object(x, "SECONDS", SEARCH) for x in (plugin, messages))
+        with redirect_stderr(said), shrinking, explaining:
             status = pytest.main(pytest_arguments(words), plugins=[EnoughFailures()])
         if status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             (report,) = json.loads(file.read_text())["modules"]
@@ -189,7 +192,8 @@ class EnoughFailures:
 
     def pytest_runtest_setup(self, item: Any) -> None:
         """Skip a test if one of its functions has failed often enough for a card."""
-        if any(self.failures[name] >= ENOUGH for name in functions_of_test(item)):
+        most = ENOUGH if kind_of(item.path) == VECTORS else 1
+        if any(self.failures[name] >= most for name in functions_of_test(item)):
             pytest.skip("enough has failed")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)  # around the report's, which adds the claims

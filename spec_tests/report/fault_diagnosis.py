@@ -8,7 +8,7 @@ whose removal makes it disappear. If it remains without any of them, it occurs o
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -144,27 +144,46 @@ def fault_kind(
         return ""
     if isinstance(outcome, Exception):
         return CRASH
+    return kind_of_result(name, inputs, outcome, right, expected, patient)
+
+
+def kind_of_result(
+    name: str, inputs: Inputs, outcome: Any, spec: Callable[..., Any], expected: Any, patient: bool
+) -> str:
+    """Return the kind of fault of a result where one is expected, or "" if it is right."""
     if depends_on_random_stream(name, inputs):  # one call does not determine the values
         return "" if same_types_and_shapes(outcome, expected) else KIND
+    if [*kinds_of_tensors(outcome)] != [*kinds_of_tensors(expected)]:
+        return KIND
     try:
         with warnings.catch_warnings(action="ignore"):
-            assert_as_accurate(outcome, right, inputs, patient=patient)
+            assert_as_accurate(outcome, spec, inputs, patient=patient)
     except Exception:
         return VALUES if same_types_and_shapes(outcome, expected) else KIND
     return ""
 
 
-def explains(spec: Callable[..., Any], call: Call, largest: int = LARGE) -> bool:
-    """Whether another function gives the outcome of a call, if that is not larger."""
+def kinds_of_tensors(result: Any) -> Iterator[tuple[torch.Size, torch.dtype]]:
+    """Yield shape and dtype of each tensor in nested tuples and lists."""
+    if isinstance(result, Tensor):
+        yield result.shape, result.dtype
+    for part in result if isinstance(result, tuple | list) else ():
+        yield from kinds_of_tensors(part)
+
+
+def explains(spec: Callable[..., Any], call: Call, largest: int = LARGE, right: Any = None) -> bool:
+    """Whether another function gives the outcome of a call, if that is not larger.
+
+    It does not if it gives `right`, the result from which the outcome differs.
+    """
     if count_elements(call.inputs) > largest:
         return False
     expected = outcome_of(spec, call.inputs)
     if isinstance(expected, Exception) or isinstance(call.outcome, Exception):
         return type(expected) is type(call.outcome)
-    if not same_types_and_shapes(call.outcome, expected):
+    if right is not None and are_equal(expected, right):
         return False
-    kind = fault_kind(call.name, call.inputs, call.outcome, spec, patient=False, largest=largest)
-    return not kind
+    return not kind_of_result(call.name, call.inputs, call.outcome, spec, expected, patient=False)
 
 
 def outcome_of(function: Callable[..., Any], inputs: dict[str, Any]) -> Any:

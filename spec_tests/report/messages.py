@@ -20,6 +20,7 @@ import reference
 from spec_tests.accuracy import are_equal
 from spec_tests.implementation import Implementation
 from spec_tests.index import HERE
+from spec_tests.limits import DoesNotEnd, Limit
 from spec_tests.report.calls import UNFAULTED, Call
 from spec_tests.report.fault_diagnosis import (
     CHANGES,
@@ -34,6 +35,7 @@ from spec_tests.report.fault_diagnosis import (
     Fault,
     explains,
     fault_kind,
+    outcome_of,
 )
 from spec_tests.report.literals import first_difference, result_as_text
 from spec_tests.report.shrink import shrink_fault
@@ -49,6 +51,8 @@ SENTENCES = {
 }
 WRONG = (VALUES, KIND, CRASH)
 """Faults that may follow from another function, and whose input is shrunk."""
+SECONDS = 10.0
+"""Processor time of the search for a mutant."""
 COPIED = ("layout", "gradients")
 """Properties of the passed tensors that copies lose."""
 
@@ -130,21 +134,23 @@ def equations_of(item: pytest.Item) -> list[str]:
 def matching_mutants(call: Call) -> list[str]:
     """Return the faults of the mutants that give the same outcome as a call.
 
-    Mutants of the function come first, else those of functions that its specification calls. On
-    small input many mutants match by chance. A mutant is excluded if it is wrong on a call that the
-    module gets right.
+    Mutants of the function come first, else those of functions that its specification calls, as far
+    as `SECONDS` go. On small input many mutants match by chance. A mutant is excluded if it is
+    wrong on a call that the module gets right.
     """
     right = [c for calls in UNFAULTED[call.name].values() for c in calls if c.impl is call.impl]
+    expected = outcome_of(getattr(reference, call.name), call.inputs)
     found: list[str] = []
-    for homes in ([call.name], steps(call.name)):
-        mutants = dict.fromkeys(mutant for name in homes for mutant in mutants_about(name))
-        for fault, module in () if found else mutants:
-            mutant = getattr(module, call.name)
-            if explains(mutant, call) and all(
-                explains(mutant, other) or fault_kind(other.name, other.inputs, other.outcome)
-                for other in right
-            ):
-                found.append(fault)
+    with suppress(DoesNotEnd), Limit(SECONDS).on(call.name):
+        for homes in ([call.name], steps(call.name)):
+            mutants = dict.fromkeys(mutant for name in homes for mutant in mutants_about(name))
+            for fault, module in () if found else mutants:
+                mutant = getattr(module, call.name)
+                if explains(mutant, call, right=expected) and all(
+                    explains(mutant, other) or fault_kind(other.name, other.inputs, other.outcome)
+                    for other in right
+                ):
+                    found.append(fault)
     return found
 
 
