@@ -41,7 +41,7 @@ def hubkv_window(axes: Axes, walk: SimpleNamespace) -> Told:
         colour = STRONG if hubs[at] else WEAK
         axes.plot([at - 2.4, at + 2.4], [height] * 2, color=colour, linewidth=2)
         axes.plot([at], [height], "o", color=colour)
-        said = "highest of its window: a hub" if hubs[at] else "“key” is higher: no hub"
+        said = f"window of “{word}”: {'a hub' if hubs[at] else '“key” is higher'}"
         axes.annotate(said, (at + 2.7, height), va="center", color=colour, fontsize=9)
     axes.set(ylabel="score", xlim=(-0.7, len(scores) + 1.5))
     legend({"hub": STRONG, "discounted": WEAK, "protected": INK})
@@ -50,8 +50,8 @@ def hubkv_window(axes: Axes, walk: SimpleNamespace) -> Told:
         f"Scores of the walk's first head. Lines show how far a word looks, two places to either "
         f"side. “key” and “cat” are the highest of theirs, “brass” is not. Hubs in green: "
         f"{listed(walk.words, hubs)}.",
-        "A word is a hub where nothing in its window is higher. The scores of all others, except "
-        "the protected words, are multiplied by γ.",
+        "Each line is the window of the word at its dot. A word is a hub where nothing in its window "
+        "is higher. The scores of all others, except the protected words, are multiplied by γ.",
     )
 
 
