@@ -52,7 +52,7 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
     before = {file: file.read_bytes() for file in committed()}
-    made = figures.main() | {"errata": errata()}
+    made = figures.main() | {"errata": errata(), "equations": plain_equations()}
     for stem in PAPERS:
         made[f"errata_{stem}"] = errata_that_change_numbers(ERRATA / f"{stem}.md")
     for page in DOCS.rglob("*.md"):
@@ -165,6 +165,16 @@ def errata() -> str:
             lines += ["", f'### {PAPERS[stem]} <a id="{weight}-{stem}"></a>', ""]
             lines += ["<div data-search-exclude markdown>", "", *told, "", "</div>"]
     return "\n".join(lines) + "\n"
+
+
+def plain_equations() -> str:
+    """Return the list of equations for a repository host: links lead to code, and no laws."""
+    text = re.sub(
+        r"^(#+ .+) \{ #(\S+) \}$", r'\1 <a id="\2"></a>', index.page(), flags=re.MULTILINE
+    )
+    text = re.sub(r"\n*<div markdown>.*</div>\n", "\n", text)
+    paths = re.compile(r"\]\[([\w.]+)\.\w+\]")
+    return paths.sub(lambda found: f"](../{found[1].replace('.', '/')}.py)", text)
 
 
 def entries(file: Path) -> Iterator[tuple[str, str]]:

@@ -50,8 +50,9 @@ def hubkv_window(axes: Axes, walk: SimpleNamespace) -> Told:
         f"Scores of the walk's first head. Lines show how far a word looks, two places to either "
         f"side. “key” and “cat” are the highest of theirs, “brass” is not. Hubs in green: "
         f"{listed(walk.words, hubs)}.",
-        "Each line is the window of the word at its dot. A word is a hub where nothing in its window "
-        "is higher. The scores of all others, except the protected words, are multiplied by γ.",
+        "Each line is the window of the word at its dot. A word is a hub where nothing in its "
+        "window is higher. The scores of all others, except the protected words, are multiplied "
+        "by γ.",
     )
 
 
