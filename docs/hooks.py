@@ -45,12 +45,17 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     path = page.file.src_uri.removesuffix(".md")
     page.meta.update(SETTINGS.get(path, {}))
     name = path.replace("/", "-")
-    saved = markdown.replace("(walk.ipynb)", f'(walk.ipynb){{ download="{name}.ipynb" }}')
-    saved = re.sub(r"(\(puzzles\.(py|ipynb)\))", r"\1{ download }", saved)
-    if path in ("results", "result_tables"):
-        saved = re.sub(r"(?<=\d) (?=\d{3}\b|%)", "\u00a0", saved)
-    built = BUILT.sub(r"\1", saved)
-    return CARD.sub(with_anchor, ANCHOR.sub(r"\1 { #\2 }", built))
+    for pages, pattern, text in (  # some pages or all, what is found there, what it becomes
+        ("", r"\(walk\.ipynb\)", rf'\g<0>{{ download="{name}.ipynb" }}'),
+        ("", r"\(puzzles\.(py|ipynb)\)", r"\g<0>{ download }"),
+        ("results result_tables", r"(?<=\d) (?=\d{3}\b|%)", "\u00a0"),
+        ("", BUILT, r"\1"),
+        ("", ANCHOR, r"\1 { #\2 }"),
+        ("", CARD, with_anchor),
+    ):
+        if not pages or path in pages.split():
+            markdown = re.sub(pattern, text, markdown)
+    return markdown
 
 
 def with_anchor(card: re.Match[str]) -> str:
