@@ -93,9 +93,9 @@ def cake_preference(
 ) -> Float[Tensor, "*batch"]:
     r"""How much cache a layer asks for: spread over tokens, times change over queries.
 
-    $$P = H^{1/\tau_1}\, V^{1/\tau_2}, \qquad
+    $$P = H^{1/\tau_1}\, V^{1/\tau_2}, \;\,
       H = \max\Bigl(0, -\sum_h \sum_{t < N - W} \sum_q A^{(h)}_{q,t}
-      \log(A^{(h)}_{q,t} + 10^{-10})\Bigr), \qquad
+      \log(A^{(h)}_{q,t} + 10^{-10})\Bigr), \;\,
       V = \sum_h \sum_{t < N - W} \operatorname{Var}_q A^{(h)}_{q,t}$$
 
     Args:
