@@ -192,35 +192,25 @@ def of_this_rank(
     """
     if not dist.is_initialized() or dist.get_rank(group) < 0:
         raise ValueError(f"group must be an initialised group that this rank is in, got {group}")
-    group, error = group or dist.group.WORLD, None
+    group = group or dist.group.WORLD
     assert group is not None
     main, first = next(iter(sharded.items()))
     axes = {name: -1 if name in ("selectivity", "keep") else -2 for name in sharded}
-    try:
+
+    def check() -> None:
         hold((), sharded | settings)
         if first.ndim < -axes[main]:
             raise ValueError(f"{main} must have an axis of heads, got shape {tuple(first.shape)}")
-    except (TypeError, ValueError) as refusal:
-        error = refusal
-    described = {main: error is None and without_heads(first, axes[main])} | {
+
+    run_alike(group, check)
+    described = {main: without_heads(first, axes[main])} | {
         name: x.tolist() if isinstance(x, Tensor) else x for name, x in settings.items()
     }
-    heads = 0 if error else first.shape[axes[main]]
-    ranks = gather_objects(group, (error, heads, described, sharded.get("protected") is not None))
-    for rank, (refusal, *_) in enumerate(ranks):
-        if refusal is not None:
-            raise error or type(refusal)(f"{refusal}, on rank {rank}")
-    for name in dict.fromkeys(name for _, _, theirs, _ in ranks for name in theirs):
-        given = [theirs.get(name, "a tensor") for _, _, theirs, _ in ranks]
-        for rank, value in enumerate(given):
-            if value != given[0]:
-                but = ", heads apart" if name == main else ""
-                raise ValueError(
-                    f"{name} must be alike on every rank{but}, got {shown(given[0])} on rank 0 and "
-                    f"{shown(value)} on rank {rank}"
-                )
-    counts = [count for _, count, *_ in ranks]
-    if "protected" in sharded and sharded["protected"] is None and any(row[3] for row in ranks):
+    mine = first.shape[axes[main]], described, sharded.get("protected") is not None
+    ranks = gather_objects(group, mine)
+    require_alike([theirs for _, theirs, _ in ranks], main)
+    counts = [count for count, *_ in ranks]
+    if "protected" in sharded and sharded["protected"] is None and any(row[2] for row in ranks):
         sharded["protected"] = torch.zeros_like(first, dtype=torch.bool)
     whole = {
         name: None if x is None else gather_heads(group, x, axes[name], counts)
@@ -229,6 +219,34 @@ def of_this_rank(
     found = function(**whole, **settings)
     number = dist.get_rank(group)
     return found.narrow(axes[main], sum(counts[:number]), counts[number]).contiguous()
+
+
+def run_alike(group: ProcessGroup | None, function: Callable[[], Any]) -> Any:
+    """Return the result of a function; what one rank of a group refuses, all refuse."""
+    if group is None:
+        return function()
+    found, error = None, None
+    try:
+        found = function()
+    except (TypeError, ValueError) as refusal:
+        error = refusal
+    for rank, refusal in enumerate(gather_objects(group, error)):
+        if refusal is not None:
+            raise error or type(refusal)(f"{refusal}, on rank {rank}")
+    return found
+
+
+def require_alike(ranks: list[dict[str, Any]], of_heads: str | None = None) -> None:
+    """Refuse an argument that differs between ranks, by the descriptions that each rank gives."""
+    for name in dict.fromkeys(name for theirs in ranks for name in theirs):
+        given = [theirs.get(name, "a tensor") for theirs in ranks]
+        for rank, value in enumerate(given):
+            if value != given[0]:
+                but = ", heads apart" if name == of_heads else ""
+                raise ValueError(
+                    f"{name} must be alike on every rank{but}, got {shown(given[0])} on rank 0 and "
+                    f"{shown(value)} on rank {rank}"
+                )
 
 
 def without_heads(x: Tensor, axis: int) -> tuple[list[int], torch.dtype, str]:
