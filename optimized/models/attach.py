@@ -8,6 +8,7 @@ from zlib import crc32
 
 from torch import Tensor, nn
 
+from optimized.distributed import gather_objects, run_alike
 from optimized.models import argument_checks as checks
 from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.attention import (
@@ -23,6 +24,7 @@ from optimized.models.attention import (
 )
 from optimized.models.cache import AttendingCache
 from optimized.models.self_check import ModelTraits, run_self_check
+from optimized.models.tensor_parallel import ALL_RANKS, group_of
 
 ONE_AT_A_TIME = threading.RLock()
 """Only one thread attaches or detaches at a time; a model that runs meanwhile does not wait."""
@@ -53,14 +55,16 @@ class Attachment:
             self.weights = self.find_weights()
             now = zip(*self.weights[:2], strict=True)
             self.changes += any(before.get(key, count) != count for key, count in now)
-            weights = (x.detach() for x in self.model.parameters() if x.numel() and not x.is_meta)
+            every = (getattr(x, "_local_tensor", x).detach() for x in self.model.parameters())
+            weights = (x for x in every if x.numel() and not x.is_meta)
             few = [x.flatten()[:: max(1, x.numel() // 8)].cpu().double() for x in weights]
             sample = self.model.config.model_type, [x.tolist() for x in few]
             self.mark = crc32(repr(sample).encode()) + (self.changes << 32)
 
     def find_weights(self) -> tuple[list[int], ...]:
         """Return of each weight its id, how many operations changed it in place, its address."""
-        weights = [x for table in self.tables for x in table.values() if x is not None]
+        every = (x for table in self.tables for x in table.values() if x is not None)
+        weights = [getattr(x, "_local_tensor", x) for x in every]  # of a DTensor
         try:
             versions = [x._version for x in weights]
         except RuntimeError:  # weights of inference mode have no count
@@ -89,6 +93,9 @@ class Attachment:
             or self.weights != self.find_weights()
         ):
             self.read_weights()
+        if cache.reader is None and not ALL_RANKS.get() and group_of(self.model) is not None:
+            says = "must be from `compressed` for a model whose heads are dealt out to ranks"
+            raise ValueError(f"past_key_values {says}, got an empty {type(cache).__name__}")
         cache.check_model(self.mark, self.shown.carries, self.shown.layers)
         if inputs.get("output_attentions"):
             raise ValueError(
@@ -202,7 +209,9 @@ def attach(model: PreTrainedModel) -> PreTrainedModel:
     with ONE_AT_A_TIME:
         hook, decoder = attachment(model), decoder_of(model)
         if hook is None:
-            hook = Attachment(implementation(decoder), run_self_check(model), model)
+            traits = run_alike(group := group_of(model), lambda: run_self_check(model))
+            traits = min(gather_objects(group, traits)) if group is not None else traits
+            hook = Attachment(implementation(decoder), traits, model)
             decoder.register_forward_pre_hook(hook, with_kwargs=True)
             for module in attentions(decoder):
                 wrap_latent_expansion(module)
@@ -218,7 +227,7 @@ def attach(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def require_language_model(model: Any) -> None:
-    """Refuse an object that is not a causal language model, or only one of its shards."""
+    """Refuse an object that is not a causal language model."""
     decodes = hasattr(model, "get_decoder") and not isinstance(model, type)
     if not decodes or model.get_output_embeddings() is None:
         named = type(model).__name__ if isinstance(model, nn.Module) else repr(model)
@@ -227,12 +236,6 @@ def require_language_model(model: Any) -> None:
             says = "pass the model inside it, `model.module`"
         raise TypeError(
             f"model must be a causal language model of transformers, got {named}: {says}"
-        )
-    shards = any(hasattr(x, "device_mesh") for x in model.parameters())  # of DTensor
-    if shards or (getattr(model, "_tp_size", None) or 1) > 1:
-        raise ValueError(
-            "model must be whole in one process, got weights that are sharded over ranks (tensor "
-            "parallelism): load it without `tp_plan`"
         )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
 from inspect import Parameter, signature
 from types import ModuleType
 from typing import Any
@@ -30,6 +31,7 @@ from optimized.models.systems import (
     system_named,
     with_store_settings,
 )
+from optimized.models.tensor_parallel import ALL_RANKS, group_of, require_same_call
 from optimized.readings import READINGS
 from reference.contract.checks import must_be, one_of, shaped
 from reference.contract.enforce import shown
@@ -100,8 +102,10 @@ def compressed(
     Raises:
         TypeError: the system is neither a name nor a scorer nor settings.
         ValueError: there is no such system or setting, a budget is missing or not needed, the
-            model does not take an input, or the model cannot be attached.
+            model does not take an input or cannot be attached, or its ranks cannot share it.
     """
+    group = group_of(model)
+    require_same_call(group, {**locals(), "model": None, "group": None})
     chosen, made, hex_config = resolve_system(system, refined)
     if input_ids is None:
         raise TypeError(
@@ -130,6 +134,8 @@ def compressed(
         checks.require_known_settings(chosen.name, of_scorer, ())
     attach(model)
     require_one_device(model, chosen, interval)
+    if group is not None:
+        require_separate_heads(chosen, made, interval)
     layers = count_full_attention_layers(model.config)
     exact = checks.layers_by_index("exact_layers", exact_layers, layers)
     name, budgets = ("keep", keep) if ratio is None else ("ratio", ratio)
@@ -144,7 +150,9 @@ def compressed(
     checks.require_ids_in_vocabulary(model, input_ids)
     checks.check_image_inputs(model, input_ids, extra, chunk)
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
-    return reader_of(chosen, interval)(
+    context = copy_context()
+    context.run(ALL_RANKS.set, True)
+    reader = reader_of(chosen, interval)(
         model=model,
         system=chosen,
         scorer=made,
@@ -159,7 +167,9 @@ def compressed(
         chunk=chunk,
         reading=reading,
         kv=kv,
-    ).read()
+        group=group,
+    )
+    return context.run(reader.read)
 
 
 OPTIONS = tuple(
@@ -340,6 +350,22 @@ def require_one_device(model: Any, system: System, interval: Any) -> None:
             f"layers, got {' and '.join(devices)}: load it without `device_map`, or take a "
             "quantiser"
         )
+
+
+def require_separate_heads(system: System, made: Scorer | None, interval: int | None) -> None:
+    """Refuse a system for which a rank needs more of the others' heads than their scores."""
+    scorer = SCORERS.get(str(system.scorer), Scorer) if made is None else made
+    store, why = system.then or system.store or "kivi", None
+    if not store.startswith("kivi"):
+        why = f"{store} quantises values of all heads together"
+    elif system.refinement == "graphkv":
+        why = "edges of GraphKV compare keys"
+    elif not scorer.by_head:
+        why = f"{scorer.name} has no scores or budgets of a head by itself"
+    elif interval and (system.scope != "head" or system.refinement == "hubkv" or scorer.gated):
+        why = "with an interval each rank compresses alone: take '@head', without HubKV or gates"
+    if why is not None:
+        raise ValueError(f"system must suit ranks that share heads, got {system.name!r}: {why}")
 
 
 class Compressing:

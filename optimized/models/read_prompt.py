@@ -9,9 +9,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.distributed import ProcessGroup
 
 from optimized import DecodingConfig, GraphSettings, HexConfig, Scored, kept_count
+from optimized.distributed import run_alike
 from optimized.models import argument_checks as checks
+from optimized.models import tensor_parallel as ranks
 from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.attention import input_device
 from optimized.models.cache import AttendingCache
@@ -91,6 +94,8 @@ class Reader:
     chunk: int | None
     reading: str
     kv: ModuleType
+    group: ProcessGroup | None = None
+    """The ranks to which the model's heads are dealt out."""
 
     def read(self) -> AttendingCache:
         """Read the prompt into a full cache."""
@@ -291,6 +296,7 @@ class EvictingReader(Reader):
         """Return the entries to keep of the layers of a prompt."""
         layers, counts = prompt.layers(), lengths(prompt).tolist()
         heads = next(iter(layers.values())).whole[0].shape[1]
+        heads = ranks.count_all_heads(self.group, heads, self.model.config)
         valid = torch.ones_like(prompt.input_ids).bool() if prompt.valid is None else prompt.valid
         kept = valid[:, None].expand(len(layers), -1, heads, -1).clone()
         ratio, keep, layered = self.ratio, self.keep, None
@@ -304,7 +310,7 @@ class EvictingReader(Reader):
             budgets = [budget_of(count, 1, ratio, keep) for count in counts]
         scores, paid = None, None
         short: dict[int, tuple[int, int]] = {}
-        for scores, rows in score_rows(scorer, prompt, budgets):
+        for scores, rows in score_rows(scorer, prompt, budgets, self.group):
             if self.protected is not None:
                 scores = scores.protecting(self.protected[:, : valid.shape[1]])
             scores = scores if layered is None else scores._replace(budgets=layered)
@@ -316,8 +322,9 @@ class EvictingReader(Reader):
                 for layer, scored in zip(paid, scores.scored, strict=True):
                     layer[rows] = scored.scores[rows]
         evicts = scores is not None or self.system.then is not None  # codes cannot hold padding
-        masks = dict(zip(layers, kept, strict=True))
-        return Selected(masks, dict(zip(layers, paid or (), strict=False)), evicts, short)
+        masks = dict(zip(layers, ranks.own_heads(self.group, kept), strict=True))
+        paid = [ranks.own_heads(self.group, layer) for layer in paid or ()]
+        return Selected(masks, dict(zip(layers, paid, strict=False)), evicts, short)
 
 
 def budgets_of_heads(counts: list[int], ratio: Any, keep: Any) -> Tensor:
@@ -338,7 +345,7 @@ def reader_of(system: System, interval: int | None) -> type[Reader]:
 
 
 def score_rows(
-    scorer: Scorer, prompt: Prefilled, budgets: list[int]
+    scorer: Scorer, prompt: Prefilled, budgets: list[int], group: ProcessGroup | None
 ) -> Iterator[tuple[Scores, list[int]]]:
     """Yield scores by each budget of a row, and the rows of that budget with entries to evict."""
     counts = lengths(prompt).tolist()
@@ -354,6 +361,8 @@ def score_rows(
             rows = [row for row in rows if counts[row] > window]
             scorer.settings["window"] = window
         if rows:
-            yield scorer.finish(prompt, max(budget, window)), rows
+            scores = run_alike(group, partial(scorer.finish, prompt, max(budget, window)))
+            every = (Scored(*(ranks.all_heads(group, x) for x in one)) for one in scores.scored)
+            yield scores._replace(scored=tuple(every)), rows
     scorer.settings.pop("window", None)
     scorer.settings |= set_window

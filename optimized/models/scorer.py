@@ -92,6 +92,8 @@ class Scorer:
     among layers."""
     by_layer = True
     """Whether a layer's scores need no other layer, and no second reading of the prompt."""
+    by_head = True
+    """Whether scores and budgets of a head need no other head, which may be on another rank."""
     gated = False
     """Whether it needs FastKVzip gates that were trained for the model."""
     negative = False

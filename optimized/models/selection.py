@@ -133,6 +133,8 @@ def select_rows(
         """Yield the selected rows layer by layer: they are copies, so only one layer is held."""
         for (index, (keys, values)), scored in zip(layers.items(), scores.scored, strict=True):
             raw = scored.scores[places]
+            if not isinstance(settings["refinement"], GraphSettings):  # no key or value is read
+                keys = values = raw.new_zeros(1).expand(*scored.scores.shape, 1)
             if settings["refinement"] is not None and bool((raw < 0).any()):
                 raw = kv.shift_scores(raw)
             if index in prompt.queries:
@@ -143,8 +145,6 @@ def select_rows(
     budget: dict[str, Any] = dict(ratio=ratio) if keep is None else dict(keep=keep * pools)
     if settings.get("scope") == "model":
         keys, values, scored = zip(*sets(), strict=True)
-        if not isinstance(settings["refinement"], GraphSettings):  # their numbers are not read
-            keys, values = ([x[..., :1] for x in side] for side in (keys, values))
         every = Scored(*map(torch.stack, zip(*scored, strict=True)))
         if prompt.queries:
             settings["queries"] = torch.stack([prompt.queries[index][places] for index in layers])

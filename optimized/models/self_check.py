@@ -28,6 +28,7 @@ from optimized.models.attention import (
     wrap_latent_expansion,
 )
 from optimized.models.eviction_cache import EvictionCache, EvictionLayer
+from optimized.models.tensor_parallel import count_all_heads, group_of
 from reference.precision import widen
 
 CALLS = ((0, 8), (8, 12))
@@ -110,6 +111,7 @@ def run_self_check(model: PreTrainedModel) -> ModelTraits:
     if len(run.found) != len(cache.evictable()) * len(CALLS):
         raise ValueError("model must call the attention of every layer once")
     for keys, values in (layer.whole for layer in cache.evictable()):
+        count_all_heads(group_of(model), keys.shape[1], decoder.config)
         if keys.shape != values.shape:
             raise ValueError(
                 f"model must have values as wide as its keys, got {named!r} with keys of "

@@ -19,6 +19,7 @@ class Cake(SnapKV):
     budgeted = True
     least = 2
     sharing = "E-G42"
+    by_head = False
     decodes = False
     colour = "#c9459b"
 

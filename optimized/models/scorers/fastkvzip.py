@@ -13,6 +13,7 @@ from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.layer import count_full_attention_layers
 from optimized.models.prefill import Step
 from optimized.models.scorer import NewTokens, PromptLayer, Scorer, ends
+from optimized.models.tensor_parallel import group_of, own_heads
 
 
 class FastKVzip(Scorer):
@@ -41,7 +42,7 @@ class FastKVzip(Scorer):
 
     def scored(self, read: PromptLayer) -> Scored:
         """Return the scores of one layer's tokens."""
-        scores = self.memory[read.layer]
+        scores = own_heads(group_of(self.model), self.memory[read.layer])  # gates score all heads
         if read.valid is not None:
             scores = scores.masked_fill(~read.valid[:, None], 0)
         return Scored(scores, ends(read, **self.chosen("sinks", "recent")))

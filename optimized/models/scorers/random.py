@@ -11,6 +11,7 @@ class Random(Scorer):
 
     name = "random"
     takes = ("seed",)
+    by_head = False
     colour = "#8c8c8c"
 
     def scored(self, read: PromptLayer) -> Scored:
