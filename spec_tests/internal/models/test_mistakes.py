@@ -27,13 +27,6 @@ def model_on_meta():
         return transformers.AutoModelForCausalLM.from_config(configuration("llama"))
 
 
-def sharded_model():
-    """Return a model as `tp_plan` marks it."""
-    model = new_model("llama")
-    vars(model)["_tp_size"] = 2
-    return model
-
-
 CALL: dict = dict(system="snapkv", input_ids=IDS, ratio=0.5)
 # What the message says, and what differs from `compressed(model, "snapkv", ids, ratio=0.5)`.
 OF_TYPE: dict[str, dict] = {
@@ -107,7 +100,6 @@ NO_MODEL: dict = {
     "got LlamaModel: load it with `AutoModelForCausalLM": lambda: stock_model("llama").model,
 }
 UNUSABLE: dict = {
-    "model must be whole in one process, got weights that are sharded over ranks": sharded_model,
     "model must have weights, got a model on the device 'meta'": model_on_meta,
 }
 LONGER = prompts(4)[0]

@@ -2,7 +2,7 @@
 
 import os
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from multiprocessing import get_context
@@ -18,7 +18,7 @@ from optimized import distributed
 
 MOST = 4
 TIMEOUT = 30
-Calls = list[tuple[str, dict[str, Any]]]
+Calls = list[tuple[str | Callable[..., Any], dict[str, Any]]]
 
 
 def serve(number: int, meeting: str, pipe: Any) -> None:
@@ -32,7 +32,8 @@ def serve(number: int, meeting: str, pipe: Any) -> None:
         for name, arguments in calls:
             group = groups[size] if number < size else dist.GroupMember.NON_GROUP_MEMBER
             try:
-                answers.append(getattr(distributed, name)(**arguments, group=group))
+                call = getattr(distributed, name) if isinstance(name, str) else name
+                answers.append(call(**arguments, group=group))
             except (TypeError, ValueError) as error:
                 answers.append(error)
         pipe.send_bytes(pickle.dumps(answers))
@@ -42,9 +43,9 @@ def serve(number: int, meeting: str, pipe: Any) -> None:
 class World:
     """The processes of all ranks."""
 
-    def __init__(self, folder: str):
-        context = get_context("forkserver")  # imports torch once, in a process without threads
-        context.set_forkserver_preload([__name__])
+    def __init__(self, folder: str, *imported: str):
+        context = get_context("forkserver")  # imports once, in a process without threads
+        context.set_forkserver_preload([__name__, *imported])
         pipes = [context.Pipe() for _ in range(MOST)]
         self.pipes = [mine for mine, _ in pipes]
         meeting = str(Path(folder, "meeting"))
@@ -56,7 +57,7 @@ class World:
             rank.start()
 
     def call(self, calls: list[Calls]) -> list[list[Any]]:
-        """Return, for each rank, the result of each call."""
+        """Return, for each rank, the result of each call: of `optimized.distributed`, or any."""
         for pipe, mine in zip(self.pipes, calls, strict=False):
             # by value: multiprocessing's own pickler shares a file for each tensor
             pipe.send_bytes(pickle.dumps((len(calls), mine)))
@@ -75,10 +76,10 @@ class World:
 
 
 @contextmanager
-def started_ranks() -> Iterator[World]:
-    """Start the ranks, and end them."""
+def started_ranks(*imported: str) -> Iterator[World]:
+    """Start the ranks, where some modules are imported, and end them."""
     with TemporaryDirectory() as folder:
-        started = World(folder)
+        started = World(folder, *imported)
         try:
             yield started
         finally:
