@@ -105,7 +105,7 @@ def compressed(
             model does not take an input or cannot be attached, or its ranks cannot share it.
     """
     group = group_of(model)
-    require_same_call(group, {**locals(), "model": None, "group": None})
+    require_same_call(group, locals() | dict.fromkeys(("model", "group", "kv")))
     chosen, made, hex_config = resolve_system(system, refined)
     if input_ids is None:
         raise TypeError(

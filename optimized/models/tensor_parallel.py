@@ -37,7 +37,7 @@ def count_all_heads(group: ProcessGroup | None, heads: int, config: Any) -> int:
     counts.add(getattr(text, "num_global_key_value_heads", None) or max(counts))
     if dist.is_initialized() and heads * ranks not in counts:
         raise ValueError(
-            f"model must have {max(counts)} key heads, equally many on {ranks} ranks, got {heads}"
+            f"model must deal {max(counts)} key heads out to {ranks} ranks equally, got {heads}"
         )
     return heads * ranks
 

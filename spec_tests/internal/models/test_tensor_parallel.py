@@ -99,7 +99,7 @@ UNLIKE = [(answer, dict(system="snapkv", options=dict(ratio=ratio))) for ratio i
 CALLS = {says: [(answer, dict(system=x, options=how))] * 2 for x, how, says in REFUSED} | {
     "ratio must be alike on every rank, got '0.5' on rank 0 and '0.75'": UNLIKE,
     "past_key_values must be from `compressed`": [(read_alone, {})] * 2,
-    "7 key heads, equally many on 2 ranks, got 3": [(attach_other, {})] * 2,
+    "must deal 7 key heads out to 2 ranks equally, got 3": [(attach_other, {})] * 2,
 }
 
 
