@@ -140,14 +140,14 @@ class Lanes(NamedTuple):
     group: int
 
     @property
-    def count(self) -> int:
+    def lanes(self) -> int:
         """Return the number of lanes; 1 where the codes of a byte are not of one group."""
         each = 8 // self.bits
         return 1 if 8 % self.bits or self.group % each else each
 
     def weighed(self, products: Tensor) -> Tensor:
         """Return products with numbers times the worth of their lanes, the first axis."""
-        lane = torch.arange(self.count, dtype=products.dtype, device=products.device)
+        lane = torch.arange(self.lanes, dtype=products.dtype, device=products.device)
         return products * 0.5 ** (self.bits * lane).view(-1, *[1] * (products.ndim - 1))
 
     def of(self, words: Tensor, axis: int, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
@@ -164,12 +164,12 @@ class Lanes(NamedTuple):
 
     def numbers(self, words: Tensor, buffer: Tensor) -> Tensor:
         """Return the codes of words in a buffer."""
-        if self.count == 1:
+        if self.lanes == 1:
             codes = by_group(unpack_bits(words, self.bits, self.length), self.group)
             return codes.movedim(-3, -2).to(buffer.dtype)[None]
-        stream = as_bytes(words)[..., : self.length // self.count]
-        stream = by_group(stream, self.group // self.count).movedim(-3, -2).contiguous()
-        numbers = buffer[: self.count * stream.numel()].view(self.count, *stream.shape)
+        stream = as_bytes(words)[..., : self.length // self.lanes]
+        stream = by_group(stream, self.group // self.lanes).movedim(-3, -2).contiguous()
+        numbers = buffer[: self.lanes * stream.numel()].view(self.lanes, *stream.shape)
         masked = stream.clone()
         for lane, found in enumerate(numbers):
             mask = (2**self.bits - 1) << self.bits * lane
