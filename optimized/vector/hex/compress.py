@@ -69,7 +69,7 @@ def numbers(codes: Tensor, steps: Tensor, minima: Tensor) -> Tensor:
 
     Codes are laid out in order first, since a byte is moved faster than its number.
     """
-    return codes.contiguous().to(widen(steps).dtype).mul_(widen(steps)).add_(widen(minima))
+    return codes.contiguous().to(widen(steps).dtype) * widen(steps) + widen(minima)
 
 
 @kernel_on_gpu
