@@ -120,13 +120,14 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
     def appended(self, name: str, new: Tensor) -> Tensor:
         """Return `keys` or `values` with new entries behind them.
 
-        From the second of several calls with few of them they are written into a buffer with room.
+        From the second of several calls with few of them they are written into a buffer with room,
+        unless gradients may go through what was read of it.
         """
         earlier = getattr(self, name)
         tokens, after = earlier.shape[2], earlier.shape[2] + new.shape[2]
         room = 1 + after // ROOM
-        learns = torch.is_grad_enabled() and (earlier.requires_grad or new.requires_grad)
-        if learns or new.shape[2] > room or new.dtype != earlier.dtype:
+        anew = torch.is_grad_enabled() or torch.compiler.is_compiling()
+        if anew or new.shape[2] > room or new.dtype != earlier.dtype:
             self.settle()
             return torch.cat([earlier, new], 2)
         view, buffer = self.buffers.get(name, (None, earlier))

@@ -98,7 +98,7 @@ class AttendingCache(Cache):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of every storage that layers and mask keep alive.
+        """Bytes of every storage that layers and mask keep alive, room for further tokens included.
 
         Not counted are ids, 8 bytes per token, and the record of `kept`, a byte on the host for
         each token of the prompt in each head.
@@ -120,7 +120,7 @@ class AttendingCache(Cache):
 
     @property
     def share(self) -> float:
-        """Bytes of this cache as a share of those of a full one."""
+        """Bytes of this cache as a share of those of a full one without room for further tokens."""
         return self.nbytes / self.full_nbytes
 
     def kept(self) -> list[Tensor]:
@@ -573,8 +573,8 @@ class AttendingCache(Cache):
     def undone(self) -> Iterator[Self]:
         """Restore the cache, when the context ends, to its state at the start.
 
-        Use it to ask several questions about one compressed prompt. Nothing is copied but the
-        residual buffer of a HEX cache on a GPU.
+        Use it to ask several questions about one compressed prompt. Nothing is copied at once but
+        the residual buffer of a HEX cache on a GPU; exact entries move to a buffer with room again.
         """
         for layer in self.layers:
             if isinstance(layer, LastingLayer):

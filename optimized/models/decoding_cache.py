@@ -123,7 +123,7 @@ class DecodingLayer(AttendingLayer):
         if keys.shape[2] <= self.config.target:
             return None
         entries = keys, values, present
-        return self.scorer.by_last_queries(self.kv, self.queries, *entries, **self.chosen)
+        return self.scorer.by_last_queries(self.kv, self.queries, entries, **self.chosen)
 
 
 class DecodingTransformersCache(AttendingCache):
@@ -186,7 +186,9 @@ class DecodingTransformersCache(AttendingCache):
         if scorer.looks_back is not None:
             window = chosen.get("window", min(scorer.looks_back, max(1, settings.target // 2)))
             chosen["window"] = window = min(window, settings.target)
-            sinks = min(settings.sinks, settings.target - window)
+            sinks = min(chosen.get("sinks", settings.sinks), settings.target - window)
+            if "sinks" in scorer.takes:
+                chosen["sinks"] = sinks
             settings = settings._replace(recent=max(window, settings.recent or 0), sinks=sinks)
 
         def layer(index: int) -> DecodingLayer:

@@ -196,21 +196,15 @@ class Scorer:
 
     @staticmethod
     def by_last_queries(
-        kv: ModuleType,
-        queries: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        present: Tensor,
-        **settings: Any,
+        kv: ModuleType, queries: Tensor, entries: tuple[Tensor, ...], **settings: Any
     ) -> Tensor:
         """Return the scores of all entries by the last queries, where it has a window of these.
 
         Args:
             kv: `reference` or `optimized`.
             queries: the queries of the window.
-            keys: the keys of all entries, those of the window last.
-            values: their values.
-            present: which entries of each head are real; the others come first.
+            entries: keys and values of all entries, those of the window last, and a mask of those
+                that are real in each head; the others come first.
             settings: its settings, and what `of_model` returned.
         """
         raise NotImplementedError

@@ -6,8 +6,9 @@ from typing import Any
 from zlib import crc32
 
 import torch.distributed as dist
-from torch import Tensor, is_tensor, nn
+from torch import Tensor, nn
 from torch.distributed import ProcessGroup
+from torch.utils._pytree import tree_map_only
 
 from optimized.distributed import gather_heads, gather_objects, require_alike
 from optimized.models.layer import key_heads_and_width
@@ -45,9 +46,11 @@ def count_all_heads(group: ProcessGroup | None, heads: int, config: Any) -> int:
 def require_same_call(group: ProcessGroup | None, given: dict[str, Any]) -> None:
     """Refuse arguments that differ between ranks: tensors by a checksum, others by their text."""
     if group is not None:
-        tensors = {n: crc32(repr(x.tolist()).encode()) for n, x in given.items() if is_tensor(x)}
-        texts = {n: sub(" at 0x[0-9a-f]+", "", repr(x)) for n, x in given.items()}
-        require_alike(gather_objects(group, texts | tensors))
+        marked = tree_map_only(
+            Tensor, lambda x: (x.shape, x.dtype, crc32(repr(x.tolist()).encode())), given
+        )
+        texts = {name: sub(" at 0x[0-9a-f]+", "", repr(x)) for name, x in marked.items()}
+        require_alike(gather_objects(group, texts))
 
 
 def all_heads(group: ProcessGroup | None, x: Tensor) -> Tensor:

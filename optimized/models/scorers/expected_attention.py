@@ -60,9 +60,7 @@ class ExpectedAttention(Scorer):
     def by_last_queries(
         kv: ModuleType,
         queries: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        present: Tensor,
+        entries: tuple[Tensor, ...],
         *,
         frequencies: Tensor,
         future: int = 512,
@@ -73,7 +71,7 @@ class ExpectedAttention(Scorer):
         Positions are counted from the first query of the window. Only distances matter, so the
         queries of the window are turned back to it, and the positions to come start behind them.
         """
-        window = queries.shape[2]
+        (keys, values, present), window = entries, queries.shape[2]
         turns = kv.mean_rotation(frequencies, torch.arange(window, device=queries.device), 1)
         back = (queries.to(turns.dtype)[..., None, :] @ turns)[..., 0, :]
         groups, real = back.unflatten(1, (keys.shape[1], -1)), present[..., -window:]

@@ -35,15 +35,10 @@ class SnapKV(Scorer):
 
     @staticmethod
     def by_last_queries(
-        kv: ModuleType,
-        queries: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        present: Tensor,
-        **settings: Any,
+        kv: ModuleType, queries: Tensor, entries: tuple[Tensor, ...], **settings: Any
     ) -> Tensor:
         """Return the scores of all entries; heads are rows, since they may hold other tokens."""
-        del values
+        keys, _, present = entries
         groups = queries.unflatten(1, (keys.shape[1], -1))
         window = queries.shape[2]
         scored = kv.snapkv(groups, keys[:, :, None], valid=present, **settings, window=window)

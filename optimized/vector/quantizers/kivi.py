@@ -153,13 +153,15 @@ class Lanes(NamedTuple):
     def of(self, words: Tensor, axis: int, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
         """Yield stretches of an axis of words, each with its codes.
 
-        All codes share one buffer of the size of a core's cache, so they must be used one by one.
+        All codes share one buffer of the size of a core's cache, so they must be used one by one;
+        unless gradients go through them.
         """
         places, codes = words.shape[axis], words.numel() * (32 // self.bits)
         step = max(1, CODES * max(1, places) // max(1, codes))
         buffer = words.new_empty(min(step, places) * (codes // max(1, places)), dtype=dtype)
         for start in range(0, max(1, places), step):
             part = words.narrow(axis, start, min(step, places - start))
+            buffer = torch.empty_like(buffer) if torch.is_grad_enabled() else buffer
             yield slice(start, start + step), self.numbers(part, buffer)
 
     def numbers(self, words: Tensor, buffer: Tensor) -> Tensor:

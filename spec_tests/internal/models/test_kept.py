@@ -241,27 +241,22 @@ def observed_by_hand(queries, keys, window):
 def expected_by_hand(step, seen, window, keys, values, frequencies):
     """Return the attention that the next 512 positions are expected to pay the values."""
 
-    def turn(position):
-        cosines, sines = (
-            (position * frequencies).cos().diag(),
-            (position * frequencies).sin().diag(),
-        )
+    def turn(angles):
+        cosines, sines = angles.cos().diag(), angles.sin().diag()
         return torch.cat([torch.cat([cosines, -sines], 1), torch.cat([sines, cosines], 1)])
 
-    width = keys.shape[-1]
+    width, paid = keys.shape[-1], []
     last = step.attention.q_proj(step.hidden)[0, seen - window : seen].double()
-    rotation = torch.stack([turn(seen + n) for n in range(512)]).mean(0)
-    paid = []
-    for group, key, value in zip(
-        last.view(window, 2, 2, width).unbind(1), keys, values, strict=True
-    ):
-        shares = []
-        for queries in group.unbind(1):
-            mean, spread = queries.mean(0), queries.T.cov(correction=0)
-            logits = key @ (rotation @ mean) / width**0.5
-            logits += ((key @ (rotation @ spread @ rotation.T)) * key).sum(-1) / (2 * width)
-            shares.append(logits[4:].softmax(0))
-        paid.append(torch.stack(shares).mean(0) * value[4:].norm(dim=-1))
+    rotation = sum(turn((seen + n) * frequencies) for n in range(512)) / 512
+    groups = last.view(window, 2, 2, width).movedim(0, 2)
+    for group, key, value in zip(groups, keys, values, strict=True):
+        mean, spread = (
+            group.mean(1),
+            torch.stack([queries.T.cov(correction=0) for queries in group]),
+        )
+        logits = mean @ rotation.T @ key.T / width**0.5
+        logits += ((key @ (rotation @ spread @ rotation.T)) * key).sum(-1) / (2 * width)
+        paid.append(logits[:, 4:].softmax(-1).mean(0) * value[4:].norm(dim=-1))
     return torch.stack(paid)
 
 
@@ -299,6 +294,29 @@ def test_while_decoding_it_keeps_what_its_last_queries_look_at(system):
         logits_after(model, cache, ids[:, :stop], torch.ones(1, stop).long(), 1)
     assert torch.equal(cache.kept()[0][0].nonzero()[:, 1].view(2, -1), places)
     torch.testing.assert_close(cache.layers[0].held.scores[0][:, 4:-window], paid.float())
+
+
+def test_sinks_stay_while_decoding():
+    model, (ids, _) = attached_model("llama"), prompts()
+    for sinks in (0, 6):
+        chosen = dict(settings={"sinks": sinks}, keep=14, interval=4)
+        cache = models.compressed(model, "expected_attention", ids, **chosen)
+        assert {config.held.config.sinks for config in cache.layers} == {sinks}
+        masks = [mask[..., :6].all(-1) for mask in cache.kept()]
+        assert all(bool(mask.all()) is (sinks == 6) for mask in masks)
+
+
+@pytest.mark.parametrize("system", ["full", "snapkv", "kivi-4"])
+def test_gradients_go_through_steps_where_queries_alone_learn(system):
+    model, ids = attached_model("llama"), prompts()[0].repeat(1, 250)
+    how = {"snapkv": dict(ratio=0.5), "kivi-4": dict(settings={"group": 8})}
+    cache = models.compressed(model, system, ids, **how.get(system, {}))
+    model.requires_grad_(False)
+    wanted = model.model.layers[0].self_attn.q_proj.weight.requires_grad_(True)
+    for n in range(3):
+        logits = model(input_ids=ids[:, n : n + 1], past_key_values=cache).logits
+    (slope,) = torch.autograd.grad(logits.sum(), [wanted])
+    assert bool(slope.isfinite().all() & slope.any())
 
 
 CUT = ("snapkv+hubkv", "h2o>gear", "knorm@layer", "snapkv+graphkv", "expected_attention", "random")
