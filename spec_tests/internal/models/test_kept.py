@@ -247,7 +247,7 @@ def expected_by_hand(step, seen, window, keys, values, frequencies):
 
     width, paid = keys.shape[-1], []
     last = step.attention.q_proj(step.hidden)[0, seen - window : seen].double()
-    rotation = sum(turn((seen + n) * frequencies) for n in range(512)) / 512
+    rotation = torch.stack([turn((seen + n) * frequencies) for n in range(512)]).mean(0)
     groups = last.view(window, 2, 2, width).movedim(0, 2)
     for group, key, value in zip(groups, keys, values, strict=True):
         mean, spread = (
@@ -313,9 +313,8 @@ def test_gradients_go_through_steps_where_queries_alone_learn(system):
     cache = models.compressed(model, system, ids, **how.get(system, {}))
     model.requires_grad_(False)
     wanted = model.model.layers[0].self_attn.q_proj.weight.requires_grad_(True)
-    for n in range(3):
-        logits = model(input_ids=ids[:, n : n + 1], past_key_values=cache).logits
-    (slope,) = torch.autograd.grad(logits.sum(), [wanted])
+    steps = [model(input_ids=ids[:, n : n + 1], past_key_values=cache).logits for n in range(3)]
+    (slope,) = torch.autograd.grad(steps[-1].sum(), [wanted])
     assert bool(slope.isfinite().all() & slope.any())
 
 
