@@ -64,8 +64,7 @@ OF_VALUE: dict[str, dict] = {
     ),
     "one of kernel, pooling, window, got 'widow': did you mean": dict(settings={"widow": 8}),
     "got 'snapkv@heads': snapkv has @head, @layer, @model": dict(system="snapkv@heads"),
-    "be one of 'fastkvzip', 'h2o', 'knorm', 'snapkv', 'streaming_llm', got 'cake': layers": HEAVY
-    | dict(system="cake"),
+    "'knorm', 'snapkv', 'streaming_llm', got 'cake': layers": HEAVY | dict(system="cake"),
     "got 'kvzip': it makes the model repeat its prompt": HEAVY | dict(system="kvzip"),
     "interval must be None for 'knorm+hubkv', got 4: negative": HEAVY | dict(system="knorm+hubkv"),
     "chunk must be None with an interval, got 8: the prompt is read": HEAVY | dict(chunk=8),

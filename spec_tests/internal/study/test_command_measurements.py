@@ -298,7 +298,7 @@ def test_text_is_read_on_over_a_cache_that_is_compressed_again(name):
                 said += new
             assert found == (said == question.answer)
     assert name != "full" or row.found == [[1.0, 1.0]]
-    assert name != "full" or row.nbytes == cache.nbytes // 2  # 16 bits for 32
+    assert name != "full" or row.nbytes == cache.full_nbytes // 2  # 16 bits for 32
 
 
 def test_figures_have_their_schema(command, monkeypatch):
