@@ -162,18 +162,18 @@ class Lanes(NamedTuple):
         for start in range(0, max(1, places), step):
             part = words.narrow(axis, start, min(step, places - start))
             buffer = torch.empty_like(buffer) if torch.is_grad_enabled() else buffer
-            yield slice(start, start + step), self.numbers(part, buffer)
+            yield slice(start, start + step), self.converted(part, buffer)
 
-    def numbers(self, words: Tensor, buffer: Tensor) -> Tensor:
-        """Return the codes of words in a buffer."""
+    def converted(self, words: Tensor, buffer: Tensor) -> Tensor:
+        """Return the codes of words as floats, in a buffer."""
         if self.lanes == 1:
             codes = by_group(unpack_bits(words, self.bits, self.length), self.group)
             return codes.movedim(-3, -2).to(buffer.dtype)[None]
         stream = as_bytes(words)[..., : self.length // self.lanes]
         stream = by_group(stream, self.group // self.lanes).movedim(-3, -2).contiguous()
-        numbers = buffer[: self.lanes * stream.numel()].view(self.lanes, *stream.shape)
+        codes = buffer[: self.lanes * stream.numel()].view(self.lanes, *stream.shape)
         masked = stream.clone()
-        for lane, found in enumerate(numbers):
+        for lane, found in enumerate(codes):
             mask = (2**self.bits - 1) << self.bits * lane
             found.copy_(torch.bitwise_and(stream, mask, out=masked))
-        return numbers
+        return codes
