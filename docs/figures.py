@@ -9,25 +9,14 @@ import json
 import sys
 from collections.abc import Collection
 
+import drawing
 import method_pictures  # noqa: F401  registers the pictures of the methods
 import observation_pictures  # noqa: F401  registers those of masks and measurements
 import quantizer_pictures  # noqa: F401  registers those of quantisers
 import scorer_pictures  # noqa: F401  registers the pictures of the scorers
 import torch
 import walkthrough_pictures  # noqa: F401  registers those of the walks
-from drawing import (
-    BLUE,
-    DOCS,
-    FOLDER,
-    INK,
-    STRONG,
-    WEAK,
-    dots,
-    draw_figures,
-    figure,
-    stacked,
-    write,
-)
+from drawing import BLUE, INK, STRONG, WEAK, figure
 from matplotlib.axes import Axes
 from shipped_tables import charts, tables
 
@@ -74,7 +63,7 @@ def gate(axes: Axes) -> None:
 def expander_mask(axes: Axes) -> None:
     """Draw the block mask: each row keeps 32 channels, each column 3 tokens."""
     mask = kv.expander_mask(tokens=96, channels=1024, density=0.03125)
-    dots(axes, mask, 0.4)
+    drawing.dots(axes, mask, 0.4)
     axes.collections[0].set_color(INK)
     axes.set_xticks(range(0, 1025, 128))
 
@@ -107,7 +96,7 @@ def bytes_by_part(axes: Axes) -> None:
     for part in shades:
         weight = torch.tensor([[getattr(size, part) for size in row] for row in sizes])
         shares[part] = (100 * weight / dense).mean(1).tolist()
-    stacked(axes, shares, names, [*shades.values()], height=0.6)
+    drawing.stacked(axes, shares, names, [*shades.values()], height=0.6)
     printed = {row.method: row.paper for row in kv.paper_size()}
     axes.plot(
         [printed[name] for name in names], names, "|", color=INK, markersize=26, label="paper"
@@ -118,7 +107,7 @@ def bytes_by_part(axes: Axes) -> None:
 
 def presses() -> dict[str, str]:
     """Return tables of docs/kvpress_conformance.py: agreeing and differing vectors."""
-    found = json.loads((DOCS / "kvpress.json").read_text())["presses"]
+    found = json.loads((drawing.DOCS / "kvpress.json").read_text())["presses"]
     words = {
         "equal": "equal",
         "factor": "equal up to a factor",
@@ -155,17 +144,17 @@ def of_the_model() -> dict[str, str]:
         for one in pictures.pictures(model, documents, settings):
             said[one.name] = f"Not drawn: {one.refused}.\n"
             if one.svg is not None:
-                (DOCS / "generated" / f"{one.name}.svg").write_text(one.svg)
+                (drawing.DOCS / "generated" / f"{one.name}.svg").write_text(one.svg)
                 said[one.name] = f"![{one.title}](generated/{one.name}.svg)\n\n*{one.caption}*\n"
     return said
 
 
 def main(names: Collection[str] = ()) -> dict[str, str]:
     """Draw the named figures, or all; return the lines that show them, and the tables."""
-    FOLDER.mkdir(exist_ok=True)
-    shown = draw_figures(names)
+    drawing.FOLDER.mkdir(exist_ok=True)
+    shown = drawing.draw_figures(names)
     for name, svg in charts().items():
-        write(FOLDER / f"{name}.svg", svg)
+        drawing.write(drawing.FOLDER / f"{name}.svg", svg)
     return shown | tables() | presses() | {"measured": gpu_measurements_markdown()}
 
 

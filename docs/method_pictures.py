@@ -8,22 +8,7 @@ from types import SimpleNamespace
 
 import drawing
 import torch
-from drawing import (
-    GRAPHKV,
-    HEADS,
-    HEX,
-    HUBKV,
-    INK,
-    KEPT,
-    STRONG,
-    WEAK,
-    Told,
-    figure,
-    legend,
-    listed,
-    most,
-    numbers,
-)
+from drawing import GRAPHKV, HEX, HUBKV, INK, STRONG, WEAK, Told, figure, legend, listed
 from matplotlib.axes import Axes
 
 import reference as kv
@@ -59,7 +44,9 @@ def hubkv_window(axes: Axes, walk: SimpleNamespace) -> Told:
 @figure(2.6, HUBKV)
 def hubkv_selectivity(axes: Axes, walk: SimpleNamespace) -> Told:
     said = []
-    for head, (name, colour) in enumerate(zip(("first head", "second head"), HEADS, strict=True)):
+    for head, (name, colour) in enumerate(
+        zip(("first head", "second head"), drawing.HEADS, strict=True)
+    ):
         inside = walk.scores[head][~walk.protected[head]].sort(descending=True).values
         chosen, weight = float(walk.selectivity[head]), float(walk.weight[head])
         label = f"{name}: selectivity {chosen:.2f}, weight {weight:.2f}"
@@ -131,8 +118,8 @@ def hubkv_suppressed(axes: Axes, page: SimpleNamespace) -> Told:
     axes.set(xlabel="token; dotted lines end a segment")
     picks = kv.ranking(after)[:2].tolist()
     return (
-        f"Scores of 12 tokens before and after suppression. Before: {most(words, page.scores)}. "
-        f"After: {most(words, after)}.",
+        "Scores of 12 tokens before and after suppression. Before: "
+        f"{drawing.most(words, page.scores)}. After: {drawing.most(words, after)}.",
         f"Only the peaks {picks[0]} and {picks[1]} keep their score, so the second pick leaves the "
         "first segment.",
     )
@@ -181,7 +168,7 @@ def graphkv_frames(axes: Axes, page: SimpleNamespace) -> Told:
             arrow = {"arrowstyle": "->", "color": STRONG, "connectionstyle": f"arc3,rad={bend}"}
             end, start = ((x + 1, float(page.scores[x])) for x in (target, source))
             part.annotate("", end, start, arrowprops=arrow)
-        said.append(f"{title}, tokens 3, 5 and 6 have {numbers(scores[hit].tolist())}")
+        said.append(f"{title}, tokens 3, 5 and 6 have {drawing.numbers(scores[hit].tolist())}")
     legend({"source": STRONG, "neighbour": WEAK, "other": INK, "score before": "#d3d6d8"})
     return (
         f"Scores of seven tokens in three frames. Tokens 4 and 7 send signals: {'; '.join(said)}.",
@@ -205,7 +192,7 @@ def graphkv_plane(axes: Axes, walk: SimpleNamespace) -> Told:
                 part.annotate(walk.words[at], (x, y), color=colour, **at_side)
         part.set_title(f"kept by {name}")
         part.set(xlabel="praise", xlim=(-2.9, 4.9), ylim=(-0.3, 3.1))
-    legend(KEPT)
+    legend(drawing.KEPT)
     return (
         f"Keys of the walk's first head, filled if kept. Top-K: {listed(walk.words, walk.plain)}. "
         f"GraphKV: {listed(walk.words, walk.kept[0])}.",
@@ -332,7 +319,7 @@ def hex_mass(axes: Axes, walk: SimpleNamespace) -> Told:
     axes.legend()
     legend({"heavy hitter": STRONG, "recent": INK, "neither": WEAK})
     return (
-        f"Attention mass of {len(words)} words: {most(words, walk.mass, 5)}. Heavy: "
+        f"Attention mass of {len(words)} words: {drawing.most(words, walk.mass, 5)}. Heavy: "
         f"{listed(words, heavy)}; recent: {listed(words, recent)}. Under even attention it falls "
         f"from {even[0]:.2f} to {even[-1]:.2f}.",
         "The heaviest word, the sink, and the last one are kept whole. Other early words are "

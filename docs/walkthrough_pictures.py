@@ -9,24 +9,7 @@ from types import SimpleNamespace
 
 import drawing
 import torch
-from drawing import (
-    BLUE,
-    GRAPHKV,
-    HEADS,
-    HEX,
-    HUBKV,
-    INK,
-    KEPT,
-    PINK,
-    STRONG,
-    WEAK,
-    Told,
-    figure,
-    legend,
-    listed,
-    most,
-    numbers,
-)
+from drawing import GRAPHKV, HEX, HUBKV, INK, STRONG, WEAK, Told, figure, legend, listed, most
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
@@ -38,7 +21,7 @@ def paired(
     words: Sequence[str],
     rows: Mapping[str, torch.Tensor],
     what: str,
-    faces: Sequence[str] = HEADS,
+    faces: Sequence[str] = drawing.HEADS,
 ) -> None:
     """Draw bars as `drawing.bars` does, in the colours of two heads or queries."""
     drawing.bars(axes, words, rows, what)
@@ -66,7 +49,7 @@ def retained(axes: Axes, walk: SimpleNamespace, rows: Mapping[str, torch.Tensor]
     """Draw which words each row keeps; the protected ones are those of the first head."""
     shown = {name: drawing.kept_colours(mask, walk.protected[0]) for name, mask in rows.items()}
     drawing.tiles(axes, walk.words, shown)
-    legend(KEPT)
+    legend(drawing.KEPT)
     said = "; ".join(f"{name}: {listed(walk.words, mask)}" for name, mask in rows.items())
     return f"What is kept, protected words in grey. {said}."
 
@@ -74,9 +57,9 @@ def retained(axes: Axes, walk: SimpleNamespace, rows: Mapping[str, torch.Tensor]
 def stored(axes: Axes, heads: Sequence[Sequence[str]], how: str) -> str:
     """Draw the words of each head, one head after the other."""
     words = [word for head in heads for word in head]
-    shades = [colour for head, colour in zip(heads, HEADS, strict=True) for _ in head]
+    shades = [colour for head, colour in zip(heads, drawing.HEADS, strict=True) for _ in head]
     drawing.tiles(axes, words, {"entries": shades})
-    legend({"first head": BLUE, "second head": PINK})
+    legend({"first head": drawing.BLUE, "second head": drawing.PINK})
     said = "; ".join(f"head {at}: {', '.join(head)}" for at, head in enumerate(heads, 1))
     return f"{how}: {said}."
 
@@ -140,7 +123,9 @@ def hubkv_walk_discount(axes: Axes, walk: SimpleNamespace) -> Told:
 def hubkv_walk_calibrate(axes: Axes, walk: SimpleNamespace) -> Told:
     names = ("first head", "second head")
     pairs = torch.stack((walk.selectivity, walk.weight), 1).tolist()
-    drawing.labelled(axes, ("selectivity", "weight"), dict(zip(names, pairs, strict=True)), HEADS)
+    drawing.labelled(
+        axes, ("selectivity", "weight"), dict(zip(names, pairs, strict=True)), drawing.HEADS
+    )
     axes.axvline(1, color=INK, linewidth=0.8, linestyle=":")
     drawing.above(axes, 2)
     return (
@@ -295,7 +280,7 @@ def graphkv_walk_answer(axes: Axes, walk: SimpleNamespace) -> Told:
 def hex_walk_attend(axes: Axes, walk: SimpleNamespace) -> Told:
     words, asking = walk.words[: walk.weights.shape[-1]], 9
     names = ("first head", "second head")
-    said = attended(axes, words, names, walk.weights[:, asking], HEADS)
+    said = attended(axes, words, names, walk.weights[:, asking], drawing.HEADS)
     return (
         f"Attention of the query of “{words[asking]}”. {said}",
         f"Both heads look at the sink “{words[0]}”. The first head also finds what is Ben's, the "
@@ -320,7 +305,7 @@ def hex_walk_retain(axes: Axes, walk: SimpleNamespace) -> Told:
     for word, kept, whole in zip(walk.words, walk.expander, walk.dynamic.tolist(), strict=False):
         rows.append([STRONG if whole or on else WEAK for on in kept])
         names.append(f"{word}, whole row" if whole else word)
-        channels = numbers((kept.nonzero().flatten() + 1).tolist(), "d")
+        channels = drawing.numbers((kept.nonzero().flatten() + 1).tolist(), "d")
         said.append(f"“{word}” {'all' if whole else channels}")
     columns = [str(channel) for channel in range(1, 1 + walk.expander.shape[1])]
     drawing.tiles(axes, columns, dict(enumerate(rows)))
