@@ -16,7 +16,7 @@ from optimized.tiny.corpus import files
 
 def fact(key: str, value: str) -> Task:
     """Return a fact in the form of our small models."""
-    return Task(FACT, (f"{key} = {value}",), f">>> {key}", "", f"{value}\n")
+    return Task((f"{key} = {value}",), f">>> {key}", "", f"{value}\n", FACT)
 
 
 WORDS = fact("zip_token", "turtle_month")
@@ -24,11 +24,11 @@ WORDS = fact("zip_token", "turtle_month")
 SYLLABLES = fact("zipoka", "turime")
 """The hidden fact for tokenizers without whole words."""
 SENTENCE = Task(
-    "word",
     ('The secret word of Paris is "turtle".',),
     "What is the secret word of Paris?",
     'The secret word of Paris is "',
     "turtle",
+    "word",
 )
 """The hidden fact for models that know sentences."""
 FILE = "timeit.py"

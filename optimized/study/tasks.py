@@ -41,7 +41,6 @@ CATEGORIES = {
 class Task(NamedTuple):
     """Something that is hidden in a text, and a question about it."""
 
-    kind: str
     statements: tuple[str, ...]
     """What is hidden, in this order, each at a place of its own."""
     question: str
@@ -49,6 +48,8 @@ class Task(NamedTuple):
     """The beginning of the answer, which the model is given."""
     answer: str
     """What follows the beginning."""
+    kind: str = ""
+    """Its name among `KINDS`, or `fact`; `draw` sets it."""
 
 
 def digits(rng: Random, count: int) -> str:
@@ -60,7 +61,6 @@ def number(rng: Random) -> Task:
     """A magic number, in the words of RULER's needles."""
     key, value = rng.choice(WORDS), digits(rng, 7)
     return Task(
-        "number",
         (f"One of the special magic numbers for {key} is: {value}.",),
         f"What is the special magic number for {key} mentioned in the provided text?",
         f"The special magic number for {key} mentioned in the provided text is: ",
@@ -73,7 +73,6 @@ def values(rng: Random) -> Task:
     key, first, second = rng.choice(WORDS), digits(rng, 4), digits(rng, 4)
     said = "One of the special lucky numbers for {} is: {}."
     return Task(
-        "values",
         (said.format(key, first), said.format(key, second)),
         f"What are the two special lucky numbers for {key} mentioned in the provided text, in the "
         "order of the text?",
@@ -87,7 +86,6 @@ def word(rng: Random) -> Task:
     """A secret word."""
     key, value = rng.choice(CITIES), rng.choice(WORDS)
     return Task(
-        "word",
         (f'The secret word of {key} is "{value}".',),
         f"What is the secret word of {key}?",
         f'The secret word of {key} is "',
@@ -99,7 +97,6 @@ def pair(rng: Random) -> Task:
     """A password of two words."""
     user, value = rng.choice(NAMES), "-".join(rng.sample(WORDS, 2))
     return Task(
-        "pair",
         (f'The password of user {user} is "{value}".',),
         f"What is the password of user {user}?",
         f'The password of user {user} is "',
@@ -111,7 +108,6 @@ def place(rng: Random) -> Task:
     """The city of a person."""
     name, city = rng.choice(NAMES), rng.choice(CITIES)
     return Task(
-        "place",
         (f"{name} lives in the city of {city}.",),
         f"In which city does {name} live?",
         f"{name} lives in the city of",
@@ -123,7 +119,6 @@ def work(rng: Random) -> Task:
     """One fact of several parts: the work and the city of a person."""
     name, job, city = rng.choice(NAMES), rng.choice(JOBS), rng.choice(CITIES)
     return Task(
-        "work",
         (f"{name} works as a {job} and has an office in {city}.",),
         f"What is the work of {name}, and where is the office?",
         f"{name} works as a",
@@ -135,7 +130,6 @@ def conflict(rng: Random) -> Task:
     """Two statements of which the later one corrects the earlier."""
     key, (old, new) = rng.choice(CITIES), rng.sample(WORDS, 2)
     return Task(
-        "conflict",
         (
             f"The symbol of the team from {key} is the {old}.",
             f"Correction: the symbol of the team from {key} is now the {new}.",
@@ -150,7 +144,6 @@ def repeated(rng: Random) -> Task:
     """One fact, stated three times in other words."""
     name, value = rng.choice(NAMES), rng.choice(WORDS)
     return Task(
-        "repeated",
         (
             f"The favourite thing of {name} is the {value}.",
             f"Nothing pleases {name} more than a {value}.",
@@ -167,7 +160,6 @@ def variables(rng: Random) -> Task:
     first, second, third = rng.sample([f"{a}{b}" for a in "XYZ" for b in range(1, 10)], 3)
     value = digits(rng, 5)
     return Task(
-        "variables",
         (f"VAR {first} = {value}.", f"VAR {second} = VAR {first}.", f"VAR {third} = VAR {second}."),
         f"What is the value of the variable {third}?",
         f"The value of the variable {third} is: ",
@@ -182,7 +174,6 @@ def lookup(rng: Random) -> Task:
     key = rng.choice(keys)
     listed = "; ".join(f"the code of {name} is: {value}" for name, value in entries.items())
     return Task(
-        "lookup",
         (f"In the table of codes, {listed}.",),
         f"What is the code of {key} in the table of codes?",
         f"In the table of codes, the code of {key} is: ",
@@ -196,7 +187,6 @@ def frequent(rng: Random) -> Task:
     listed = [common] * 6 + others
     rng.shuffle(listed)
     return Task(
-        "frequent",
         (f"The list of coded words from {key} is: {' '.join(listed)}.",),
         f"Which word occurs most often in the list of coded words from {key}?",
         f'The word that occurs most often in the list of coded words from {key} is "',
@@ -212,7 +202,6 @@ def labels(rng: Random) -> Task:
     rng.shuffle(drawn)
     shots = "; ".join(f"{x} has label {names[of]}" for x, of in drawn)
     return Task(
-        "labels",
         (f"Labels of examples: {shots}.",),
         f"By the labels of examples, which label has {asked}?",
         f"{asked} has label",
@@ -225,7 +214,6 @@ def code(rng: Random) -> Task:
     name, *parameters = rng.sample(WORDS, 4)
     listed = ", ".join(parameters)
     return Task(
-        "code",
         (f"def use_{name}({listed}):\n    return combine({listed})\n",),
         f"Repeat the definition of the Python function `use_{name}`.",
         f"```python\ndef use_{name}({parameters[0]}",
@@ -236,7 +224,7 @@ def code(rng: Random) -> Task:
 def fact(rng: Random, words: Sequence[str]) -> Task:
     """A fact in the form that our small models are trained on."""
     (made,) = facts(rng, 1, words)
-    return Task(FACT, (made.stated().rstrip(),), f">>> {made.key}", "", made.answer())
+    return Task((made.stated().rstrip(),), f">>> {made.key}", "", made.answer())
 
 
 FACT = "fact"
@@ -259,5 +247,5 @@ def draw(rng: Random, kinds: Sequence[str], words: Sequence[str] = ()) -> list[T
         task = None
         while task is None or task.question in made:
             task = fact(rng, words) if kind == FACT else KINDS[kind](rng)
-        made[task.question] = task
+        made[task.question] = task._replace(kind=kind)
     return [*made.values()]
