@@ -6,18 +6,8 @@ import pytest
 import torch
 
 from spec_tests.accuracy import assert_equal
-from spec_tests.internal.models.random_model import (
-    TOKENS,
-    VOCABULARY,
-    attached_model,
-    configuration,
-    logits_after,
-    models,
-    new_model,
-    prompts,
-    read,
-    transformers,
-)
+from spec_tests.internal.models import random_model as small
+from spec_tests.internal.models.random_model import TOKENS, models, new_model, prompts, transformers
 from spec_tests.internal.models.test_laws import HEX
 from spec_tests.scorers.largest_allocation import largest
 
@@ -25,17 +15,19 @@ from spec_tests.scorers.largest_allocation import largest
 @pytest.mark.parametrize("chunk", [None, 700])
 def test_reading_a_padded_prompt_makes_nothing_of_queries_times_tokens(chunk):
     tokens = 8 * models.attention.BLOCK
-    ids = torch.randint(2, VOCABULARY, (1, tokens), generator=torch.Generator().manual_seed(0))
+    ids = torch.randint(
+        2, small.VOCABULARY, (1, tokens), generator=torch.Generator().manual_seed(0)
+    )
     mask = torch.ones_like(ids)
     mask[0, :3] = 0
     how = dict(chunk=chunk, watch=[lambda _: None])
-    made = largest(partial(models.prefill, attached_model("llama"), ids, mask), **how)
+    made = largest(partial(models.prefill, small.attached_model("llama"), ids, mask), **how)
     assert made < tokens * tokens / 2
 
 
 def static_call(ids, mask):
     """Return the inputs of two calls, and a cache of fixed size."""
-    cache = transformers.StaticCache(config=configuration("llama"), max_cache_len=64)
+    cache = transformers.StaticCache(config=small.configuration("llama"), max_cache_len=64)
     first = dict(input_ids=ids[:, :9], attention_mask=mask[:, :9])
     return [first, dict(input_ids=ids[:, 9:], attention_mask=mask)], cache
 
@@ -74,7 +66,7 @@ def test_a_model_that_is_attached_twice_and_detached_is_the_model_it_was():
     models.prefill(models.attach(model), ids)
 
 
-CONFIG = attached_model("llama").config
+CONFIG = small.attached_model("llama").config
 CALLS = {
     "by position": lambda model, ids, mask, cache: model(ids, mask, None, cache),
     "without positions and mask": lambda model, ids, _, cache: model(ids, past_key_values=cache),
@@ -86,11 +78,11 @@ CALLS = {
 
 @pytest.mark.parametrize("call", CALLS)
 def test_a_call_finds_what_it_is_not_told(call):
-    prompt, ids, mask = read(extra=3)
+    prompt, ids, mask = small.read(extra=3)
     prompt.cache.evict(torch.rand(2, 2, 2, TOKENS).gt(0.5) & prompt.valid[:, None])
-    model, new = attached_model("llama"), ids[:, TOKENS:]
+    model, new = small.attached_model("llama"), ids[:, TOKENS:]
     with prompt.cache.undone():
-        expected = logits_after(model, prompt.cache, ids, mask, 3)
+        expected = small.logits_after(model, prompt.cache, ids, mask, 3)
     with torch.no_grad():
         assert_equal(CALLS[call](model, new, mask, prompt.cache).logits, expected)
 

@@ -8,17 +8,8 @@ import torch
 import optimized
 from optimized.models import SCORERS
 from spec_tests.accuracy import assert_equal
-from spec_tests.internal.models.random_model import (
-    PADDING,
-    TOKENS,
-    VOCABULARY,
-    attached_model,
-    logits_after,
-    models,
-    new_model,
-    prompts,
-    word_tokenizer,
-)
+from spec_tests.internal.models import random_model as small
+from spec_tests.internal.models.random_model import PADDING, TOKENS, attached_model, models, prompts
 from spec_tests.internal.models.test_laws import HEX
 
 
@@ -49,14 +40,14 @@ READINGS = {
 
 @pytest.mark.parametrize("system", READINGS)
 def test_a_reading_changes_what_is_seen_of_a_prompt(system):
-    model = models.attach(new_model("llama", head_dim=64))  # 128 channels, as HEX-4 needs
-    ids = torch.randint(2, VOCABULARY, (1, 200), generator=torch.Generator().manual_seed(0))
+    model = models.attach(small.new_model("llama", head_dim=64))  # 128 channels, as HEX-4 needs
+    ids = torch.randint(2, small.VOCABULARY, (1, 200), generator=torch.Generator().manual_seed(0))
     caches = [
         models.compressed(model, system, ids[:, :-3], reading=reading, **READINGS[system])
         for reading in ("letter", "remedied")
     ]
     both = [
-        logits_after(model, cache, ids, torch.ones_like(ids), 200 - cache.get_seq_length())
+        small.logits_after(model, cache, ids, torch.ones_like(ids), 200 - cache.get_seq_length())
         for cache in caches
     ]
     assert not torch.allclose(both[0][:, -3:], both[1][:, -3:])
@@ -151,7 +142,7 @@ def test_each_layer_can_have_a_budget_of_its_own(system, padded):
 
 
 def test_kvzip_asks_in_words_where_it_is_given_a_tokenizer():
-    ids, words = prompts()[0][:1], MagicMock(wraps=word_tokenizer())
+    ids, words = prompts()[0][:1], MagicMock(wraps=small.word_tokenizer())
     how = dict(system="kvzip", input_ids=ids, ratio=0.5)
     silent, worded = (
         models.compressed(

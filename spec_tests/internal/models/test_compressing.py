@@ -6,19 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from spec_tests.internal.models.random_model import (
-    TOKENS,
-    attached_model,
-    generate,
-    models,
-    new_model,
-    prompts,
-    transformers,
-    word_tokenizer,
-)
+from spec_tests.internal.models import random_model as small
+from spec_tests.internal.models.random_model import generate, models, new_model, transformers
 from spec_tests.internal.models.test_images import attached_image_model, prompt
 
-IDS, MASK = prompts()
+IDS, MASK = small.prompts()
 SYSTEMS = {
     "snapkv": dict(ratio=0.5),
     "kvzip+hubkv": dict(ratio=0.5),
@@ -34,8 +26,8 @@ def test_generate_gives_what_the_two_lines_give(system):
     with models.compressing(model, system, **how) as same:
         assert same is model
         for _ in range(2):
-            cache = models.compressed(attached_model("llama"), system, IDS, MASK, **how)
-            expected = generate(attached_model("llama"), IDS, MASK, cache)
+            cache = models.compressed(small.attached_model("llama"), system, IDS, MASK, **how)
+            expected = generate(small.attached_model("llama"), IDS, MASK, cache)
             assert torch.equal(generate(model, IDS, MASK), expected)
 
 
@@ -63,7 +55,7 @@ def test_what_would_not_be_compressed_is_refused():
             generate(model, IDS, MASK, use_cache=False)
         cache = models.compressed(model, "full", IDS, MASK)  # a filled cache is kept
         generate(model, IDS, MASK, cache)
-        assert cache.get_seq_length() == TOKENS + 7
+        assert cache.get_seq_length() == small.TOKENS + 7
         with pytest.raises(ValueError, match=r"within `compressing`.*an empty DynamicCache"):
             generate(model, IDS, MASK, transformers.DynamicCache())
         for call in (
@@ -103,15 +95,15 @@ def test_padding_is_found_where_no_mask_is_given():
 
 
 def test_a_pipeline_compresses():
-    model, words = new_model("llama"), word_tokenizer()
+    model, words = new_model("llama"), small.word_tokenizer()
     text = " ".join(f"w{n}" for n in IDS[0].tolist())
-    cache = models.compressed(attached_model("llama"), "snapkv", IDS[:1], keep=9)
-    expected = generate(attached_model("llama"), IDS[:1], torch.ones_like(IDS[:1]), cache)[0]
+    cache = models.compressed(small.attached_model("llama"), "snapkv", IDS[:1], keep=9)
+    expected = generate(small.attached_model("llama"), IDS[:1], torch.ones_like(IDS[:1]), cache)[0]
     pipe = transformers.pipeline("text-generation", model, tokenizer=words)
     how = dict(max_new_tokens=8, min_new_tokens=8, do_sample=False, return_full_text=False)
     with models.compressing(model, "snapkv", keep=9):
         answer = pipe(text, **how)[0]["generated_text"]
-    assert words(answer)["input_ids"] == expected[TOKENS:].tolist()
+    assert words(answer)["input_ids"] == expected[small.TOKENS :].tolist()
     assert pipe(text, **how)[0]["generated_text"] != answer
 
 

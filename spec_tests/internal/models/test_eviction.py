@@ -6,16 +6,8 @@ import torch
 import optimized
 import reference
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.internal.models.random_model import (
-    PADDING,
-    TOKENS,
-    attached_model,
-    logits_after,
-    models,
-    new_model,
-    prompts,
-    read,
-)
+from spec_tests.internal.models import random_model as small
+from spec_tests.internal.models.random_model import TOKENS, models, new_model, prompts, read
 from spec_tests.internal.models.test_laws import HEX, attached, batch
 
 SCORES = torch.rand(2, 2, 2, TOKENS, generator=torch.Generator().manual_seed(0))
@@ -35,7 +27,7 @@ def compressed(compressor, padded: bool = True, **how):
 @pytest.mark.parametrize("padded", [False, True])
 def test_half_of_the_entries_are_half_of_the_bytes(scope, padded):
     prompt, _, _ = read("llama", padded)
-    cache, start = prompt.cache, PADDING * padded
+    cache, start = prompt.cache, small.PADDING * padded
     entry, flags = 2 * 8 * 4, 2 * TOKENS * padded  # key and value of width 8, and the mask
     assert cache.nbytes == 2 * 2 * 2 * TOKENS * entry + flags
     kept = torch.zeros(2, 2, 2, TOKENS, dtype=torch.bool)
@@ -101,7 +93,9 @@ def test_attention_sees_what_the_store_restores_of_what_is_left(system, store, p
     )
     for layer in exact.layers:
         restore_layer(store, layer)
-    actual, expected = (logits_after(model, filled, ids, mask, 4) for filled in (cache, exact))
+    actual, expected = (
+        small.logits_after(model, filled, ids, mask, 4) for filled in (cache, exact)
+    )
     assert_close(actual, expected.double(), 32.0)
 
 
@@ -122,7 +116,7 @@ def test_the_scores_of_what_is_left_select_the_heavy_hitters_of_hex():
 
 @pytest.mark.parametrize("compressor", ["compress", "hubkv_compress", "graphkv_compress"])
 def test_refined_scores_name_the_tokens_that_hex_keeps(compressor):
-    ids, model = prompts(3)[0], attached_model("llama")
+    ids, model = prompts(3)[0], small.attached_model("llama")
     scorer = models.scorer("h2o", model, recent=0)
     prompt = models.prefill(model, ids[:, :TOKENS], watch=[scorer.watch])
     scored = scorer.finish(prompt, TOKENS).scored

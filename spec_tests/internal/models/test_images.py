@@ -6,15 +6,8 @@ from functools import cache
 import pytest
 import torch
 
-from spec_tests.internal.models.random_model import (
-    LINEAR,
-    TURNS,
-    cross,
-    generate,
-    models,
-    transformers,
-    with_random_weights,
-)
+from spec_tests.internal.models import random_model as small
+from spec_tests.internal.models.random_model import generate, models, transformers
 
 VOCABULARY, IMAGE, START, END = 80, 70, 72, 73
 TOKENS, QUESTION, PADDING, FIRST = 30, 4, 5, 9
@@ -46,7 +39,7 @@ CONFIGS = {
     "qwen2_5_vl": both(dict(rope_parameters=AXES), BANDED, **QWEN),
     "qwen3_vl": both(dict(rope_parameters=MIXED), STACKED, **QWEN),
     "qwen3_5": both(
-        LINEAR | dict(rope_parameters=MIXED | dict(partial_rotary_factor=1.0)), PLACED, **QWEN
+        small.LINEAR | dict(rope_parameters=MIXED | dict(partial_rotary_factor=1.0)), PLACED, **QWEN
     ),
     "llava": both(dict(model_type="llama"), CLIP, **LLAVA),
 }
@@ -56,7 +49,7 @@ CONFIGS = {
 def stock_image_model(kind: str):
     """Return a model of text and images with random weights."""
     config = transformers.AutoConfig.for_model(kind, **CONFIGS[kind])
-    return with_random_weights(config, transformers.AutoModelForImageTextToText)
+    return small.with_random_weights(config, transformers.AutoModelForImageTextToText)
 
 
 @cache
@@ -87,7 +80,7 @@ def prompt(kind: str, images: bool, padded: bool, count: int = TOKENS):
 
 @pytest.mark.parametrize(
     ("kind", "shape", "padded"),
-    cross([*CONFIGS], [(i, a) for i in (False, True) for a in (0, QUESTION)], [False, True]),
+    small.cross([*CONFIGS], [(i, a) for i in (False, True) for a in (0, QUESTION)], [False, True]),
 )
 def test_a_whole_cache_continues_as_the_model_does(kind, shape, padded):
     images, extra = shape
@@ -130,9 +123,9 @@ def test_an_image_has_to_be_given_with_its_ids():
 def test_images_that_attend_both_ways_are_refused_and_text_is_served():
     sizes = dict(query_pre_attn_scalar=8, sliding_window=7)
     tokens = dict(image_token_index=IMAGE, boi_token_index=START, eoi_token_index=END)
-    settings = both(sizes | dict(layer_types=TURNS), LAYERS | dict(image_size=8), **tokens)
+    settings = both(sizes | dict(layer_types=small.TURNS), LAYERS | dict(image_size=8), **tokens)
     config = transformers.AutoConfig.for_model("gemma3", **settings, mm_tokens_per_image=GRID)
-    model = with_random_weights(config, transformers.AutoModelForImageTextToText)
+    model = small.with_random_weights(config, transformers.AutoModelForImageTextToText)
     ids, mask, looked = prompt("gemma3", True, False)
     looked["token_type_ids"] = (ids == IMAGE).long()
     with pytest.raises(ValueError, match="lets the tokens of an image see each other"):

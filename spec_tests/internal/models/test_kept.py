@@ -9,15 +9,8 @@ import optimized
 from optimized.models.eviction_cache import EvictionCache, EvictionLayer
 from optimized.models.read_prompt import EvictingReader
 from spec_tests.accuracy import assert_equal
-from spec_tests.internal.models.random_model import (
-    CHOSEN,
-    PADDING,
-    TOKENS,
-    attached_model,
-    logits_after,
-    models,
-    prompts,
-)
+from spec_tests.internal.models import random_model as small
+from spec_tests.internal.models.random_model import CHOSEN, TOKENS, attached_model, models, prompts
 
 EVICTING = ("snapkv", "kvzip+hubkv", "h2o+graphkv", "pyramidkv", "random@layer", "knorm+nms@layer")
 
@@ -48,7 +41,7 @@ def test_the_kept_tokens_are_those_whose_keys_are_stored(system):
     masks, whole = cache.kept(), full_keys(model, given)
     for layer, mask, keys in zip(cache.evictable(), masks, whole, strict=True):
         assert mask.shape == keys.shape[:-1]
-        assert not mask[1, :, :PADDING].any()
+        assert not mask[1, :, : small.PADDING].any()
         stored = stored_keys(layer)
         for flags, own, held in zip(mask.flatten(0, 1), keys.flatten(0, 1), stored, strict=True):
             assert_equal(own[flags], held)
@@ -61,7 +54,7 @@ def test_tokens_after_the_prompt_are_kept_and_rows_take_their_masks_along(kind):
     before = cache.kept()
     ids, mask = given["input_ids"], given["attention_mask"]
     new = torch.cat([ids, ids[:, -3:]], 1), torch.cat([mask, mask[:, -3:]], 1)
-    logits_after(model, cache, *new, 3)
+    small.logits_after(model, cache, *new, 3)
     for earlier, later in zip(before, cache.kept(), strict=True):
         assert torch.equal(later[..., :TOKENS], earlier)
         assert later[..., TOKENS:].all()
@@ -77,7 +70,7 @@ def test_a_cache_that_shrinks_while_decoding_says_what_it_holds(system):
     cache = models.compressed(model, system, keep=8, interval=4, **given)
     ids, mask = given["input_ids"], given["attention_mask"]
     new = torch.cat([ids, ids[:, -6:]], 1), torch.cat([mask, mask[:, -6:]], 1)
-    logits_after(model, cache, *new, new[0].shape[1] - cache.get_seq_length())
+    small.logits_after(model, cache, *new, new[0].shape[1] - cache.get_seq_length())
     whole = full_keys(model, dict(input_ids=new[0], attention_mask=new[1]))
     for index, (layer, kept) in enumerate(zip(cache.layers, cache.kept(), strict=True)):
         view = layer.kv.decoding_read(layer.held)
@@ -187,7 +180,7 @@ def test_an_exact_layer_stays_exact_while_decoding():
     model, given = attached_model("llama"), inputs()
     cache = models.compressed(model, "snapkv", keep=8, interval=4, exact_layers=[0], **given)
     ids, mask = (torch.cat([x, x[:, -9:]], 1) for x in given.values())
-    logits_after(model, cache, ids, mask, ids.shape[1] - cache.get_seq_length())
+    small.logits_after(model, cache, ids, mask, ids.shape[1] - cache.get_seq_length())
     first, second = cache.kept()
     assert torch.equal(first, mask[:, None].bool().expand_as(first))
     assert int(second.sum(-1).max()) < 8 + 4
@@ -289,9 +282,9 @@ def test_while_decoding_it_keeps_what_its_last_queries_look_at(system):
     options = dict(window=window)
     options |= dict(frequencies=frequencies) if system == "expected_attention" else {}
     cache = models.DecodingTransformersCache(model.config, settings, system, options=options)
-    logits_after(model, cache, ids[:, :TOKENS], torch.ones(1, TOKENS).long(), TOKENS)
+    small.logits_after(model, cache, ids[:, :TOKENS], torch.ones(1, TOKENS).long(), TOKENS)
     for stop in range(TOKENS + 1, TOKENS + 9):
-        logits_after(model, cache, ids[:, :stop], torch.ones(1, stop).long(), 1)
+        small.logits_after(model, cache, ids[:, :stop], torch.ones(1, stop).long(), 1)
     assert torch.equal(cache.kept()[0][0].nonzero()[:, 1].view(2, -1), places)
     torch.testing.assert_close(cache.layers[0].held.scores[0][:, 4:-window], paid.float())
 
@@ -334,7 +327,7 @@ def test_a_layer_that_is_cut_when_it_was_read_holds_the_same(system, kind, monke
     assert cut.nbytes == later.nbytes
     ids, mask = prompts(3)
     assert_equal(
-        *(logits_after(model, x, ids, mask, 27 - x.get_seq_length()) for x in (cut, later))
+        *(small.logits_after(model, x, ids, mask, 27 - x.get_seq_length()) for x in (cut, later))
     )
 
 

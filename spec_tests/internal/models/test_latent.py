@@ -7,16 +7,8 @@ import torch
 
 import reference
 from spec_tests.accuracy import assert_as_accurate, assert_equal
-from spec_tests.internal.models.random_model import (
-    TOKENS,
-    attached_model,
-    generate,
-    models,
-    new_model,
-    prompts,
-    stock_model,
-    transformers,
-)
+from spec_tests.internal.models import random_model as small
+from spec_tests.internal.models.random_model import generate, models, prompts, transformers
 
 KIND = "minicpm3"
 
@@ -34,7 +26,7 @@ def attention_of_the_model(ids, mask, model=None):
     transformers.AttentionMaskInterface.register(
         "watched", transformers.AttentionMaskInterface()["sdpa"]
     )
-    model = deepcopy(model or stock_model(KIND))
+    model = deepcopy(model or small.stock_model(KIND))
     model.set_attn_implementation("watched")
     with torch.no_grad():
         model(ids, attention_mask=mask, position_ids=(mask.cumsum(-1) - 1).clamp(min=0))
@@ -59,25 +51,27 @@ def window(queries, keys, valid):
 )
 def test_rows_score_what_the_heads_give_them_together(name, settings, spec, chunk):
     ids, mask = prompts()
-    scorer = models.scorer(name, attached_model(KIND), **settings)
-    prompt = models.prefill(attached_model(KIND), ids, mask, chunk=chunk, watch=[scorer.watch])
+    scorer = models.scorer(name, small.attached_model(KIND), **settings)
+    prompt = models.prefill(
+        small.attached_model(KIND), ids, mask, chunk=chunk, watch=[scorer.watch]
+    )
     found = scorer.finish(prompt, 14).scored
     for layer, (queries, keys) in zip(found, attention_of_the_model(ids, mask), strict=True):
         inputs = dict(queries=queries, keys=keys, valid=mask.bool())
-        assert layer.scores.shape == (2, 1, TOKENS)
+        assert layer.scores.shape == (2, 1, small.TOKENS)
         assert_as_accurate(layer.scores, spec, inputs)
 
 
 def test_a_kept_token_costs_one_row():
     ids, row = prompts(4)[0], 12 + 4  # the latent, and the rotated part of the keys
     for ratio in (0.0, 0.5):
-        cache = models.compressed(attached_model(KIND), "snapkv", ids, ratio=ratio)
+        cache = models.compressed(small.attached_model(KIND), "snapkv", ids, ratio=ratio)
         assert cache.nbytes == 2 * (1 - ratio) * ids.numel() * row * 4
 
 
 def test_a_copied_or_detached_model_expands_rows_by_itself():
-    model, (ids, mask) = models.attach(new_model(KIND)), prompts()
-    expected = generate(stock_model(KIND), ids, mask)
+    model, (ids, mask) = models.attach(small.new_model(KIND)), prompts()
+    expected = generate(small.stock_model(KIND), ids, mask)
     twin = deepcopy(model)
     with torch.no_grad():
         for weight in model.parameters():

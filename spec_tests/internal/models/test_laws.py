@@ -13,16 +13,8 @@ from torch import Tensor
 import optimized
 import reference
 from spec_tests.accuracy import assert_equal
-from spec_tests.internal.models.random_model import (
-    CHOSEN,
-    KEYED,
-    gates,
-    generate,
-    models,
-    new_model,
-    prompts,
-    thorough,
-)
+from spec_tests.internal.models import random_model as small
+from spec_tests.internal.models.random_model import gates, generate, models, thorough
 
 LENGTH, NEW = 44, 8
 """Tokens of a prompt, padding included, and of an answer."""
@@ -73,8 +65,8 @@ def cases(*groups: dict[str, tuple], both: bool = False) -> list[tuple[str, str,
         for turn, case in enumerate(names)
         for padded in twice or [bool(turn % 2)]
     ]
-    for turn, kind in enumerate(CHOSEN[1:]):
-        served = COMMON if kind in KEYED else WHOLE | EVICTING
+    for turn, kind in enumerate(small.CHOSEN[1:]):
+        served = COMMON if kind in small.KEYED else WHOLE | EVICTING
         listed = [case for case in names if case in COMMON and case in served]
         start = turn % max(1, len(listed))
         chosen = listed if thorough else (listed[start:] + listed[:start])[: 1 + both]
@@ -89,7 +81,7 @@ def for_cases(*groups: dict[str, tuple], both: bool = False):
 
 def new(kind: str, **overrides):
     """Return a model; Llama's heads are as wide as a group of KIVI."""
-    return new_model(kind, **dict(head_dim=32) | overrides if kind == "llama" else overrides)
+    return small.new_model(kind, **dict(head_dim=32) | overrides if kind == "llama" else overrides)
 
 
 @functools.cache
@@ -106,7 +98,7 @@ def attached(kind: str):
 
 def batch(padded: bool, extra: int = 0) -> tuple[Tensor, Tensor]:
     """Return ids and mask of two prompts with `extra` further tokens."""
-    ids, mask = prompts(LENGTH - 24 + extra)
+    ids, mask = small.prompts(LENGTH - 24 + extra)
     return ids, mask if padded else torch.ones_like(mask)
 
 

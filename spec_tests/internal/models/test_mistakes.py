@@ -7,15 +7,8 @@ import torch
 
 import optimized
 from optimized.models import argument_checks as checks
-from spec_tests.internal.models.random_model import (
-    attached_model,
-    configuration,
-    models,
-    new_model,
-    prompts,
-    stock_model,
-    transformers,
-)
+from spec_tests.internal.models import random_model as small
+from spec_tests.internal.models.random_model import attached_model, models, prompts, transformers
 
 IDS = prompts()[0]
 TOKENS = IDS.shape[1]
@@ -24,7 +17,7 @@ TOKENS = IDS.shape[1]
 def model_on_meta():
     """Return a model without loaded weights."""
     with torch.device("meta"):
-        return transformers.AutoModelForCausalLM.from_config(configuration("llama"))
+        return transformers.AutoModelForCausalLM.from_config(small.configuration("llama"))
 
 
 CALL: dict = dict(system="snapkv", input_ids=IDS, ratio=0.5)
@@ -37,7 +30,7 @@ OF_TYPE: dict[str, dict] = {
     "got 'xyz': options are ratio, keep, interval, protected, exact_layers, refined": dict(xyz=1),
     "must be given: `compressed(model, system, **tokenizer(text": dict(input_ids=None),
     "got a torch.int64 tensor: pass ids after it, `compressed(model, ": dict(system=IDS),
-    "got LlamaForCausalLM: pass the model before it": dict(system=stock_model("llama")),
+    "got LlamaForCausalLM: pass the model before it": dict(system=small.stock_model("llama")),
     "a dictionary, such as {'window': 16}, got ['window']": dict(settings=["window"]),
     "the tokenizer object of the model as tokenizer, got 'gpt2'": dict(
         system="kvzip", settings={"tokenizer": "gpt2"}
@@ -96,7 +89,7 @@ OF_VALUE: dict[str, dict] = {
 }
 NO_MODEL: dict = {
     "got 'meta-llama/Llama-3.2-1B'": lambda: "meta-llama/Llama-3.2-1B",
-    "got LlamaModel: load it with `AutoModelForCausalLM": lambda: stock_model("llama").model,
+    "got LlamaModel: load it with `AutoModelForCausalLM": lambda: small.stock_model("llama").model,
 }
 UNUSABLE: dict = {
     "model must have weights, got a model on the device 'meta'": model_on_meta,
@@ -184,7 +177,7 @@ def test_a_mask_that_generate_is_not_given_is_missed():
 
 
 def test_attention_that_is_set_afterwards_is_honoured_or_named():
-    model = new_model("llama")
+    model = small.new_model("llama")
     cache = models.compressed(model, "full", IDS)
     model.set_attn_implementation("eager")
     with pytest.raises(ValueError, match="and again after its attention is changed"):

@@ -11,19 +11,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 import optimized
+from spec_tests.internal.models import random_model as small
 from spec_tests.internal.models.oracle import Turn, VisibleEntries, assert_logits
-from spec_tests.internal.models.random_model import (
-    CHOSEN,
-    KEYED,
-    TOKENS,
-    attached_model,
-    count_keyed_layers,
-    cross,
-    full_attention_layers,
-    key_heads,
-    models,
-    prompts,
-)
+from spec_tests.internal.models.random_model import KEYED, TOKENS, attached_model, cross, models
 
 # The end of each call after the prompt: token by token, or questions; whether a row is padded. No
 # call has tokens of two blocks of HEX, or of two intervals.
@@ -36,7 +26,7 @@ ANSWER = 4
 def batch_of(story: str) -> tuple[tuple[int, ...], Tensor, Tensor]:
     """Return the end of each call, all ids, and their mask."""
     stops, padded = STORIES[story]
-    ids, mask = prompts(stops[-1] - TOKENS)
+    ids, mask = small.prompts(stops[-1] - TOKENS)
     return stops, ids, mask if padded else torch.ones_like(mask)
 
 
@@ -55,8 +45,10 @@ def logits_of_calls(model, cache, start: int, stops, ids: Tensor, mask: Tensor) 
 def random_sets(kind: str, mask: Tensor, ragged: bool) -> Tensor:
     """Return random masks of kept entries without padding; heads may keep different numbers."""
     draw = torch.Generator().manual_seed(5)
-    heads = key_heads(kind)
-    kept = torch.zeros(count_keyed_layers(kind), *mask.shape[:1], heads, TOKENS, dtype=torch.bool)
+    heads = small.key_heads(kind)
+    kept = torch.zeros(
+        small.count_keyed_layers(kind), *mask.shape[:1], heads, TOKENS, dtype=torch.bool
+    )
     for index, head in enumerate(kept.view(-1, TOKENS)):
         real = mask[index // heads % len(mask), :TOKENS].nonzero()[:, 0]
         count = 3 + 2 * (index % 5) if ragged else 9
@@ -66,8 +58,8 @@ def random_sets(kind: str, mask: Tensor, ragged: bool) -> Tensor:
 
 def by_layer(kind: str, layers: Iterable[VisibleEntries]) -> tuple[VisibleEntries | None, ...]:
     """Return the visible entries of every layer, None for layers that do not see all the text."""
-    keyed, seen = [*layers], full_attention_layers(kind)
-    assert len(keyed) == count_keyed_layers(kind)
+    keyed, seen = [*layers], small.full_attention_layers(kind)
+    assert len(keyed) == small.count_keyed_layers(kind)
     return tuple(keyed[seen[n]] if n in seen else None for n in range(max(seen) + 1))
 
 
@@ -118,7 +110,9 @@ def assert_what_is_stored_is_seen(kind: str, story: str, cache, past: Callable) 
     return tuple(turns)
 
 
-@pytest.mark.parametrize(("kind", "story", "ragged"), cross(CHOSEN, [*STORIES], [False, True]))
+@pytest.mark.parametrize(
+    ("kind", "story", "ragged"), cross(small.CHOSEN, [*STORIES], [False, True])
+)
 def test_what_survives_an_eviction_is_attended_to_and_nothing_else(kind, story, ragged):
     stops, ids, mask = batch_of(story)
     chunk = 7 if story == "padded" else None
@@ -153,17 +147,17 @@ def test_a_cache_that_decodes_attends_to_the_tokens_it_holds(kind, story, scope)
     scorer = "snapkv" if story == "padded" else "h2o"
     cache = models.DecodingTransformersCache(attached_model(kind).config, settings, scorer)
     turns = assert_what_is_stored_is_seen(kind, story, cache, surviving_entries)
-    past = turns[-1].layers[min(full_attention_layers(kind))]
+    past = turns[-1].layers[min(small.full_attention_layers(kind))]
     assert past is not None
     assert not past.seen.all()
 
 
 @pytest.mark.parametrize(
     ("kind", "kind_of_set", "padded"),
-    cross(CHOSEN, ["dense", "ragged", "recent", "old"], [False, True]),
+    cross(small.CHOSEN, ["dense", "ragged", "recent", "old"], [False, True]),
 )
 def test_generating_from_the_prompt_alone_reads_its_last_token_again(kind, padded, kind_of_set):
-    ids, mask = prompts()
+    ids, mask = small.prompts()
     mask = mask if padded else torch.ones_like(mask)
     prompt = models.prefill(attached_model(kind), ids, mask)
     kept = random_sets(kind, mask, ragged=kind_of_set == "ragged")

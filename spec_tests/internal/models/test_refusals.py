@@ -8,20 +8,11 @@ import pytest
 import torch
 
 import optimized
-from spec_tests.internal.models.random_model import (
-    TOKENS,
-    attached_model,
-    configuration,
-    generate,
-    models,
-    new_model,
-    prompts,
-    stock_model,
-    transformers,
-)
+from spec_tests.internal.models import random_model as small
+from spec_tests.internal.models.random_model import attached_model, generate, models, transformers
 from spec_tests.internal.models.test_laws import HEX
 
-IDS, MASK = prompts()
+IDS, MASK = small.prompts()
 ONES = torch.ones_like(MASK)
 AGAIN = dict(keep=9, interval=4)
 DECODING = optimized.DecodingConfig(10, 4, "layer")
@@ -30,7 +21,9 @@ DECODING = optimized.DecodingConfig(10, 4, "layer")
 def from_config(kind: str, attn_implementation: str | None = None, **overrides):
     """Return a model with the random weights of `transformers`."""
     how = dict(attn_implementation=attn_implementation)
-    return transformers.AutoModelForCausalLM.from_config(configuration(kind, **overrides), **how)
+    return transformers.AutoModelForCausalLM.from_config(
+        small.configuration(kind, **overrides), **how
+    )
 
 
 def test_models_outside_the_table_of_architectures_are_refused():
@@ -44,7 +37,7 @@ def test_models_outside_the_table_of_architectures_are_refused():
 
 def test_a_model_whose_adapter_brings_its_own_cache_is_refused():
     learned = SimpleNamespace(is_prompt_learning=True, peft_type="PREFIX_TUNING")
-    model = SimpleNamespace(config=configuration("llama"), active_peft_config=learned)
+    model = SimpleNamespace(config=small.configuration("llama"), active_peft_config=learned)
     with pytest.raises(ValueError, match=r"no adapter that learns a prompt.*got PREFIX_TUNING"):
         models.attach(model)
 
@@ -65,14 +58,14 @@ def compress(system, kind: str = "llama", **how):
 
 def call(mask, extra: int = 4, kind: str = "llama", system="full", **how):
     """Call a model with a mask and `extra` tokens behind the prompt that a system has read."""
-    ids, cache = prompts(extra)[0], compress(system, kind, **how)
+    ids, cache = small.prompts(extra)[0], compress(system, kind, **how)
     new = ids[:, cache.get_seq_length() :]
     return attached_model(kind)(new, attention_mask=mask, past_key_values=cache)
 
 
 def ask_nothing_new(kind: str, system, **how):
     """Generate from the ids that a system has read, the last four in one call."""
-    (ids, _), model, cache = prompts(4), attached_model(kind), compress(system, kind, **how)
+    (ids, _), model, cache = small.prompts(4), attached_model(kind), compress(system, kind, **how)
     model(ids[:, cache.get_seq_length() :], past_key_values=cache)
     return generate(model, ids, torch.ones_like(ids), cache)
 
@@ -85,7 +78,7 @@ def ask_only_the_name():
 
 def read_in_training(system: str, **how):
     """Compress with a model that caches nothing, since it checkpoints gradients."""
-    model = models.attach(new_model("llama"))
+    model = models.attach(small.new_model("llama"))
     model.activation_checkpointing_enable()
     return models.compressed(model.train(), system, IDS, MASK, **how)
 
@@ -97,7 +90,7 @@ def beams(system: str):
 
 def drop_out():
     """Read a prompt with dropout."""
-    config = configuration("llama", attention_dropout=0.5)
+    config = small.configuration("llama", attention_dropout=0.5)
     model = models.attach(transformers.AutoModelForCausalLM.from_config(config)).train()
     return models.prefill(model, IDS)
 
@@ -105,7 +98,7 @@ def drop_out():
 def ask_jamba():
     """Ask a model whose states begin anew a question of several tokens behind a prompt."""
     sizes = dict(attn_layer_period=2, attn_layer_offset=1, num_experts=1, head_dim=8)
-    model, ids = new_model("jamba", use_mamba_kernels=False, **sizes), prompts(4)[0]
+    model, ids = small.new_model("jamba", use_mamba_kernels=False, **sizes), small.prompts(4)[0]
     return generate(model, ids, torch.ones_like(ids), models.compressed(model, "full", IDS))
 
 
@@ -118,8 +111,8 @@ def finish_another_prompt(name: str):
 
 def hide_an_ended_row(kind: str, system: str):
     """Hide what a row said after its end."""
-    ids, mask = prompts(3)[0], torch.ones(2, TOKENS + 3).long()
-    mask[0, TOKENS - 2 : TOKENS] = 0
+    ids, mask = small.prompts(3)[0], torch.ones(2, small.TOKENS + 3).long()
+    mask[0, small.TOKENS - 2 : small.TOKENS] = 0
     return generate(attached_model(kind), ids, mask, compress(system, kind))
 
 
@@ -148,8 +141,8 @@ HALF: dict = dict(ratio=0.5)
 WATCHING = ("h2o", "snapkv", "expected_attention")
 BUDGETS: dict[str, dict] = {"gear": {}, "h2o": AGAIN}
 CALLS = [
-    case(UNATTACHED, lambda: generate(stock_model("llama"), IDS, MASK, full())),
-    case(UNATTACHED, lambda: generate(stock_model("minicpm3"), IDS, MASK, full("minicpm3"))),
+    case(UNATTACHED, lambda: generate(small.stock_model("llama"), IDS, MASK, full())),
+    case(UNATTACHED, lambda: generate(small.stock_model("minicpm3"), IDS, MASK, full("minicpm3"))),
     case("got only the name of it", ask_only_the_name),
     *(
         case(LOOKED, ask_for_candidates, kind, system)
@@ -160,7 +153,8 @@ CALLS = [
         lambda: compress("knorm", **HALF).crop(-1),
     ),
     case(
-        "kept[0] must be False at padding", lambda: full().evict(torch.ones(2, 2, 2, TOKENS).bool())
+        "kept[0] must be False at padding",
+        lambda: full().evict(torch.ones(2, 2, 2, small.TOKENS).bool()),
     ),
     case(
         "got an empty EvictionCache, of which nothing would be",
@@ -172,7 +166,7 @@ CALLS = [
     case("chunk must be >= 1, got 0", models.prefill, LLAMA, IDS, chunk=0),
     case("dropout must be 0, got 0.5: call `model.eval()`", drop_out),
     case(FLAGS, call, ZEROS, 2),
-    case(FLAGS, models.compressed, LLAMA, "full", prompts(2)[0], SHARES),
+    case(FLAGS, models.compressed, LLAMA, "full", small.prompts(2)[0], SHARES),
     case("of shape (batch, tokens), got (2, 1, 4, 28)", call, torch.ones(2, 1, 4, 28).bool()),
     case(
         "attention_mask must not change for the tokens",

@@ -8,15 +8,8 @@ import torch
 import optimized
 import reference
 from spec_tests.accuracy import assert_as_accurate, assert_equal, assert_near
-from spec_tests.internal.models.random_model import (
-    PADDING,
-    TOKENS,
-    attached_model,
-    gates,
-    logits_after,
-    models,
-    prompts,
-)
+from spec_tests.internal.models import random_model as small
+from spec_tests.internal.models.random_model import TOKENS, attached_model, gates, models, prompts
 
 KEEP = 14
 NEVER = optimized.DecodingConfig(1000, 4, "head")
@@ -55,8 +48,8 @@ def kept_sets(scores, valid):
 @pytest.mark.parametrize("name", [name for name in models.SCORERS if name != "random"])
 def test_a_padded_row_read_in_chunks_keeps_what_it_keeps_alone_at_once(name):
     together, prompt = score_prompts(name, chunk=7)
-    assert not any(layer.scores[1, :, :PADDING].any() for layer in together.scored)
-    for row, start in ((0, 0), (1, PADDING)):
+    assert not any(layer.scores[1, :, : small.PADDING].any() for layer in together.scored)
+    for row, start in ((0, 0), (1, small.PADDING)):
         alone, _ = score_prompts(name, row=row)
         mine = [kept[row : row + 1, :, start:] for kept in kept_sets(together, prompt.valid)]
         assert_equal(mine, kept_sets(alone, None))
@@ -128,8 +121,8 @@ def test_heavy_hitters_gather_the_mass_of_every_query_so_far(kind):
     model, steps = attached_model(kind), []
     cache = models.DecodingTransformersCache(model.config, NEVER, "h2o")
     models.prefill(model, ids, mask, watch=[steps.append])
-    logits_after(model, cache, ids[:, :TOKENS], mask[:, :TOKENS], TOKENS)
-    logits_after(model, cache, ids, mask, 3)
+    small.logits_after(model, cache, ids[:, :TOKENS], mask[:, :TOKENS], TOKENS)
+    small.logits_after(model, cache, ids, mask, 3)
     layers = [layer for layer in cache.layers if not layer.is_sliding]
     for layer, step in zip(layers, steps, strict=True):
         drawn = optimized.decoding_read(layer.held).scores
@@ -149,8 +142,8 @@ def test_hex_gathers_the_mass_of_every_query_so_far(kind):
     settings = optimized.HexConfig(density=1.0, block=8, recent=2)  # three blocks, all exact
     cache = models.HexTransformersCache(model.config, settings)
     models.prefill(model, ids, watch=[steps.append])
-    logits_after(model, cache, ids[:, :TOKENS], every[:, :TOKENS], TOKENS)
-    logits_after(model, cache, ids, every, 3)
+    small.logits_after(model, cache, ids[:, :TOKENS], every[:, :TOKENS], TOKENS)
+    small.logits_after(model, cache, ids, every, 3)
     layers = [layer for layer in cache.layers if not layer.is_sliding]
     for layer, step in zip(layers, steps, strict=True):
         seen = dict(queries=step.queries, keys=step.keys)
@@ -165,8 +158,8 @@ def test_what_arrives_while_decoding_is_scored_as_in_a_prompt(name):
     settings = {"weights": gates(optimized)} if name == "fastkvzip" else {}
     scorer = models.scorer(name, model, **settings)
     prompt = models.prefill(model, ids, mask, watch=[scorer.watch])
-    logits_after(model, cache, ids[:, :TOKENS], mask[:, :TOKENS], TOKENS)
-    logits_after(model, cache, ids, mask, 2)
+    small.logits_after(model, cache, ids[:, :TOKENS], mask[:, :TOKENS], TOKENS)
+    small.logits_after(model, cache, ids, mask, 2)
     for layer, scored in zip(cache.layers, scorer.finish(prompt, 9).scored, strict=True):
         drawn = optimized.decoding_read(layer.held).scores
         assert_equal(drawn.argsort(-1)[0], scored.scores.argsort(-1)[0])
@@ -176,7 +169,7 @@ def test_what_arrives_while_decoding_is_scored_as_in_a_prompt(name):
 def test_the_first_and_the_last_tokens_are_held_while_decoding():
     (ids, mask), model = prompts(9), attached_model("llama")
     cache = models.compressed(model, "streaming_llm", ids[:, :TOKENS], keep=10, interval=4)
-    logits_after(model, cache, ids, torch.ones_like(mask), 10)
+    small.logits_after(model, cache, ids, torch.ones_like(mask), 10)
     for layer in cache.layers:
         view = optimized.decoding_read(layer.held)
         for positions, present in zip(view.positions[0], view.present[0], strict=True):

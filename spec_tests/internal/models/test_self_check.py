@@ -6,14 +6,9 @@ import torch
 import reference
 from optimized.models.attach import attachment
 from spec_tests.accuracy import assert_as_accurate
+from spec_tests.internal.models import random_model as small
 from spec_tests.internal.models.architectures import build
-from spec_tests.internal.models.random_model import (
-    attached_model,
-    full_attention_layers,
-    models,
-    new_model,
-    prompts,
-)
+from spec_tests.internal.models.random_model import attached_model, models, new_model
 
 LLAMA = "transformers.models.llama.modeling_llama.eager_attention_forward"
 # Queries that are projected, perhaps normed in each head, and then rotated over the whole width.
@@ -54,14 +49,14 @@ def test_which_models_rotate_their_projected_queries_as_a_whole_is_found(kind, d
 
 @pytest.mark.parametrize("kind", ["llama", "granite", "gemma3_text"])
 def test_products_of_what_scorers_see_are_the_logits_of_the_layer(kind):
-    ids, _ = prompts()
+    ids, _ = small.prompts()
     steps, outputs = [], []
-    for layer in full_attention_layers(kind):
+    for layer in small.full_attention_layers(kind):
         project = attached_model(kind).model.layers[layer].self_attn.o_proj
         hook = project.register_forward_pre_hook(lambda _, given: outputs.append(given[0]))
         models.prefill(attached_model(kind), ids, watch=[steps.append])
         hook.remove()
-        step, output = steps[full_attention_layers(kind)[layer]], outputs.pop()
+        step, output = steps[small.full_attention_layers(kind)[layer]], outputs.pop()
         heads = output.view(*ids.shape, -1, step.values.shape[-1]).transpose(1, 2)
         seen = dict(queries=step.queries, keys=step.keys, values=step.values)
         assert_as_accurate(heads, reference.attention, seen)
