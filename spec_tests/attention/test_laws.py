@@ -9,16 +9,8 @@ import torch
 from hypothesis import given
 
 from spec_tests.accuracy import assert_close
-from spec_tests.attention import oracle
-from spec_tests.attention.strategies import (
-    attending,
-    log_sum_exp,
-    on_grid,
-    shifts,
-    sizes,
-    with_log_sum_exp,
-    without_values,
-)
+from spec_tests.attention import oracle, strategies
+from spec_tests.attention.strategies import attending, sizes
 
 
 def largest(values):
@@ -36,7 +28,7 @@ def in_logits(x):
 @pytest.mark.spec("HEX-3.1a")
 @given(attending(sizes(least=1)))
 def test_agrees_with_scalar_loops(impl, x):
-    weights, out = impl.attention_weights(**without_values(x)), impl.attention(**x)
+    weights, out = impl.attention_weights(**strategies.without_values(x)), impl.attention(**x)
     queries, keys, values = (x[name].double() for name in ("queries", "keys", "values"))
     group, size = queries.shape[-3] // keys.shape[-3], in_logits(x)
     for *batch, h in product(*map(range, queries.shape[:-2])):
@@ -53,16 +45,16 @@ def test_agrees_with_scalar_loops(impl, x):
 
 
 @pytest.mark.spec("HEX-3.1a")
-@given(attending(sizes(least=1), numbers=[on_grid]), shifts)
+@given(attending(sizes(least=1), numbers=[strategies.on_grid]), strategies.shifts)
 def test_a_weight_is_the_power_of_what_a_logit_exceeds_the_log_sum_exp_by(impl, x, shift):
-    x = with_log_sum_exp(x)
+    x = strategies.with_log_sum_exp(x)
     weights = impl.attention_weights(**x | dict(log_sum_exp=None)).double()
     x["log_sum_exp"] += shift
     assert_close(impl.attention_weights(**x), weights * math.exp(-shift), in_logits(x))
 
 
 long: Any = [torch.randn(h, 40, 4, generator=torch.Generator().manual_seed(h)) for h in (4, 2)]
-sums = log_sum_exp(*long)
+sums = strategies.log_sum_exp(*long)
 
 
 @pytest.mark.argument_checks

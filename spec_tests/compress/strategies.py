@@ -8,27 +8,8 @@ from torch import Tensor
 
 from reference import GraphSettings, HexConfig, HubSettings, Scored
 from spec_tests.from_signature import draw_choices
-from spec_tests.refinement.strategies import (
-    CROWDED,
-    DECIDED,
-    GRAPHS,
-    HUBS,
-    bad_graph,
-    bad_others,
-    bad_scores,
-    graph,
-    graph_settings,
-    keys,
-    refinements,
-    scored,
-    scored_caches,
-    scores,
-    shape_of_rows,
-    spread,
-    unprotected_scores,
-    values,
-    vectors,
-)
+from spec_tests.refinement import strategies as refining
+from spec_tests.refinement.strategies import CROWDED, keys, refinements, scored, scores
 from spec_tests.retain.strategies import AXES, FORMS, budgets, flatten_pools
 from spec_tests.strategies import Refusal, longer
 
@@ -38,7 +19,7 @@ def count_protected_and_real_entries(x: dict[str, Any], scope: str) -> tuple[Ten
     scores, protected = x["scored"]
     there = torch.ones_like(protected)
     if x["valid"] is not None:
-        there = spread(x["valid"], scores.shape, scope)
+        there = refining.spread(x["valid"], scores.shape, scope)
     pools, shields = flatten_pools(there, scope), flatten_pools(protected, scope)
     return shields.sum(-1), pools.sum(-1), pools.shape[-1]
 
@@ -63,10 +44,11 @@ def hex_configs(draw, padded=False):
 @st.composite
 def compress(draw, scopes=scopes, unpadded=True, forms=FORMS):
     """Inputs with any refinement in any scope; the rest is evicted."""
-    scope, refinement = draw(scopes), draw(refinements | graph_settings(kinds=("qk", "qq")))
-    x = draw(scored_caches(scope, refinement, unpadded=unpadded))
+    scope = draw(scopes)
+    refinement = draw(refinements | refining.graph_settings(kinds=("qk", "qq")))
+    x = draw(refining.scored_caches(scope, refinement, unpadded=unpadded))
     compared = isinstance(refinement, GraphSettings) and "q" in refinement.kind
-    queries = draw(vectors(*x["keys"].shape)) if compared else None
+    queries = draw(refining.vectors(*x["keys"].shape)) if compared else None
     budget = draw(budgets(*count_protected_and_real_entries(x, scope), forms))
     return x | budget | dict(scope=scope, refinement=refinement, queries=queries, store=None)
 
@@ -75,7 +57,7 @@ def compress(draw, scopes=scopes, unpadded=True, forms=FORMS):
 def compress_into_hex(draw, scopes=scopes, refinements=refinements, extended=False):
     """Inputs with any refinement in any scope; the rest is quantised."""
     scope, refinement = draw(scopes), draw(refinements)
-    x = draw(scored_caches(scope, refinement, summed=True))
+    x = draw(refining.scored_caches(scope, refinement, summed=True))
     config = draw(hex_configs(padded=x["valid"] is not None))
     if extended:
         config = config._replace(value_bits=draw(st.integers(1, 4)))
@@ -83,7 +65,7 @@ def compress_into_hex(draw, scopes=scopes, refinements=refinements, extended=Fal
     layers = len(x["keys"]) if scope == "model" else 1
     carried = config.recent if config.carry_recent else 0
     pool = layers * (max(0, tokens - carried) // config.block * config.block)
-    none = torch.zeros(shape_of_rows(x["scored"].scores, scope), dtype=torch.int64)
+    none = torch.zeros(refining.shape_of_rows(x["scored"].scores, scope), dtype=torch.int64)
     budget = draw(st.just(dict(keep=None, ratio=None)) | budgets(none, none, pool))
     return x | budget | dict(scope=scope, refinement=refinement, queries=None, store=config)
 
@@ -103,14 +85,14 @@ ONES = torch.ones(1, 2, 3, 2)
 SPAN = dict(
     keys=ONES,
     values=ONES,
-    scored=unprotected_scores(torch.arange(6.0).view(1, 2, 3) / 8),
+    scored=refining.unprotected_scores(torch.arange(6.0).view(1, 2, 3) / 8),
     scope="head",
 )
 # a span shorter than a block; a graph of queries
 CORNERS = dict(
     select=[
-        DECIDED | dict(ratio=0.5, scope=scope, refinement=settings)
-        for scope, kinds in (("layer", HUBS), ("head", GRAPHS))
+        refining.DECIDED | dict(ratio=0.5, scope=scope, refinement=settings)
+        for scope, kinds in (("layer", refining.HUBS), ("head", refining.GRAPHS))
         for settings in kinds
     ]
     + [CROWDED | dict(ratio=0.5, refinement=HubSettings())],
@@ -130,12 +112,12 @@ def with_hole(mask: Tensor) -> Tensor:
 valid = torch.arange(8) >= torch.tensor([0, 2, 4])[:, None]
 padded = Scored(scores, scored.protected & valid[:, None])
 whole = dict(
-    keys=keys, values=values, scored=padded, keep=6, ratio=None, scope="model", valid=valid
+    keys=keys, values=refining.values, scored=padded, keep=6, ratio=None, scope="model", valid=valid
 )
-chosen = whole | dict(refinement=graph, queries=keys)
+chosen = whole | dict(refinement=refining.graph, queries=keys)
 
 bad_rows = [
-    *bad_scores,
+    *refining.bad_scores,
     Refusal("values", longer, ValueError, "shape"),
     Refusal("valid", with_hole, ValueError, "false on the left of a row only"),
     Refusal("keep", None, ValueError, "exactly one"),
@@ -146,8 +128,8 @@ bad_rows = [
 ]
 bad_choice = [
     *bad_rows,
-    *bad_others,
-    *bad_graph,
+    *refining.bad_others,
+    *refining.bad_graph,
     Refusal("keep", torch.tensor([3, 4, 4]), ValueError, "the 4 protected"),
 ]
 config = HexConfig(block=4, density=0.0)

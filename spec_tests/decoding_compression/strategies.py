@@ -11,24 +11,8 @@ import reference
 from reference import DecodingConfig, GraphSettings, HubSettings
 from spec_tests.compress.strategies import valid, with_hole
 from spec_tests.from_signature import draw_choices
-from spec_tests.refinement.strategies import (
-    CROWDED,
-    WIDTH,
-    either,
-    few,
-    graph_settings,
-    hub_settings,
-    keys,
-    leading_shapes,
-    never,
-    nms_settings,
-    paddings,
-    scores,
-    scores_to_refine,
-    shape_of_rows,
-    values,
-    vectors,
-)
+from spec_tests.refinement import strategies as refining
+from spec_tests.refinement.strategies import CROWDED, WIDTH, either, keys, scores, values, vectors
 from spec_tests.strategies import INFINITE, NAN, NEGATIVE, Refusal, importance, longer
 
 INTERVAL = 3
@@ -40,11 +24,11 @@ def configs(draw, scopes=("head", "layer", "model"), refinements=None):
     """Settings with small targets, and sinks that fit into them."""
     scope, target = draw(st.sampled_from(scopes)), draw(st.sampled_from([3, 2, 4, 1, 5]))
     if refinements is None:
-        graphs = graph_settings(
+        graphs = refining.graph_settings(
             per_head=either if scope == "head" else st.just(True),
-            window=either if scope == "head" else never,
+            window=either if scope == "head" else refining.never,
         )
-        refinements = st.none() | hub_settings | nms_settings | graphs
+        refinements = st.none() | refining.hub_settings | refining.nms_settings | graphs
     return DecodingConfig(
         target=target,
         interval=draw(st.sampled_from([INTERVAL, 2, INTERVAL, 1])),
@@ -61,9 +45,11 @@ def configs(draw, scopes=("head", "layer", "model"), refinements=None):
 def streams(draw, config, tokens, lead=None, heads=None):
     """Keys, values and scores of `tokens` tokens."""
     if lead is None:
-        lead = draw(leading_shapes(config.scope))
+        lead = draw(refining.leading_shapes(config.scope))
     shape = (*lead, heads or draw(st.sampled_from([2, 1])), tokens)
-    scores = draw(scores_to_refine(*shape, scope=config.scope, refinement=config.refinement))
+    scores = draw(
+        refining.scores_to_refine(*shape, scope=config.scope, refinement=config.refinement)
+    )
     if isinstance(config.refinement, GraphSettings):
         return draw(vectors(*shape, WIDTH)), draw(vectors(*shape, WIDTH)), scores
     # every number is different, so that a token in a wrong place is detected
@@ -80,9 +66,11 @@ def part(stream: Sequence[Tensor], start: int, stop: int | None = None) -> list[
 def start(draw, **fixed):
     """Inputs of a prompt, with or without padding on the left."""
     config = draw(configs(**fixed))
-    tokens = draw(few)
+    tokens = draw(refining.few)
     keys, values, scores = draw(streams(config, tokens))
-    valid = draw(st.none() | paddings(*shape_of_rows(scores, config.scope), tokens=tokens))
+    valid = draw(
+        st.none() | refining.paddings(*refining.shape_of_rows(scores, config.scope), tokens=tokens)
+    )
     return dict(keys=keys, values=values, scores=scores, config=config, valid=valid)
 
 

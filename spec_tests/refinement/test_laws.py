@@ -8,13 +8,8 @@ from hypothesis import strategies as st
 from reference import GraphSettings, NmsSettings, Scored
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.inputs import INPUTS
-from spec_tests.refinement.strategies import (
-    KINDS,
-    graph_settings,
-    hub_settings,
-    nms_settings,
-    refinement_inputs,
-)
+from spec_tests.refinement import strategies
+from spec_tests.refinement.strategies import hub_settings, refinement_inputs
 from spec_tests.strategies import grid
 
 
@@ -27,7 +22,7 @@ def test_hub_settings_are_hubkvs_own_arguments(impl, x, ratio):
 
 
 @pytest.mark.spec("GraphKV-4.1")
-@given(refinement_inputs(graph_settings(kinds=KINDS)))
+@given(refinement_inputs(strategies.graph_settings(kinds=strategies.KINDS)))
 def test_graph_settings_are_graphkvs_own_arguments(impl, x):
     scores, protected = x["scored"]
     expected = impl.graphkv_refine(
@@ -45,7 +40,7 @@ BESIDE_A_PROTECTED_TOKEN = dict(
 
 
 @pytest.mark.spec("HubKV-Obs3")
-@given(refinement_inputs(nms_settings))
+@given(refinement_inputs(strategies.nms_settings))
 @example(BESIDE_A_PROTECTED_TOKEN)
 def test_suppression_compares_content_with_content_alone(impl, x):
     scores, protected = x["scored"]

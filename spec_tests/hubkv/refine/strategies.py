@@ -6,14 +6,8 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.hubkv.discount.strategies import gammas, radii
-from spec_tests.hubkv.head_calibration.strategies import (
-    bad_bounds,
-    bounds,
-    epsilons,
-    mask,
-    scores,
-    taus,
-)
+from spec_tests.hubkv.head_calibration import strategies as head_calibration
+from spec_tests.hubkv.head_calibration.strategies import mask, scores
 from spec_tests.hubkv.ratio_gate.strategies import powers, ratios
 from spec_tests.strategies import booleans, importance, of_one_shape, tokens
 
@@ -38,14 +32,14 @@ def scores_and_protected(draw):
 @st.composite
 def knobs(draw):
     """The parameters of the correction, without ratio and power."""
-    minimum, maximum = draw(bounds)
+    minimum, maximum = draw(head_calibration.bounds)
     return dict(
         radius=draw(radii),
         gamma=draw(gammas),
-        tau=draw(taus),
+        tau=draw(head_calibration.taus),
         minimum=minimum,
         maximum=maximum,
-        epsilon=draw(epsilons),
+        epsilon=draw(head_calibration.epsilons),
     )
 
 
@@ -80,5 +74,5 @@ GOOD = dict(
     shift_scores=dict(scores=scores),
 )
 REFUSALS = dict(
-    hubkv_refine=(dict(**corrected, ratio=0.5, power=2.0), bad_bounds),
+    hubkv_refine=(dict(**corrected, ratio=0.5, power=2.0), head_calibration.bad_bounds),
 )

@@ -5,13 +5,8 @@ from hypothesis import strategies as st
 
 from reference import QueryStatistics
 from spec_tests.scorers.padding_masks import bad_padding, batches, groups, key_heads, lengths, masks
-from spec_tests.scorers.query_statistics.strategies import (
-    keys,
-    moments,
-    statistics,
-    valid,
-    values,
-)
+from spec_tests.scorers.query_statistics import strategies as query_statistics
+from spec_tests.scorers.query_statistics.strategies import keys, valid, values
 from spec_tests.strategies import Refusal, signed_numbers
 
 
@@ -22,7 +17,7 @@ def expected_attention(draw):
     tokens, width, number = draw(lengths), draw(st.integers(1, 3)), draw(signed_numbers)
     shared, by_row = draw(number(width, width)), draw(number(*batch, width, width))
     return dict(
-        statistics=draw(statistics(batch, kv_heads * group, width, number)),
+        statistics=draw(query_statistics.statistics(batch, kv_heads * group, width, number)),
         keys=draw(number(*batch, kv_heads, tokens, width)),
         values=draw(number(*batch, kv_heads, tokens, width)),
         rotation=draw(st.sampled_from([shared, by_row])),
@@ -58,8 +53,8 @@ SCORED = dict(
 
 REFUSALS = dict(
     expected_attention=(
-        dict(statistics=moments, keys=keys, values=values, rotation=turn, sinks=4, epsilon=0.0,
-             valid=valid),
+        dict(statistics=query_statistics.moments, keys=keys, values=values, rotation=turn, sinks=4,
+             epsilon=0.0, valid=valid),
         [
             Refusal("statistics", alone, ValueError, "multiple of the 2"),
             Refusal("statistics", unknown, ValueError, "finite"),

@@ -3,18 +3,8 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.scorers.attention_inputs import (
-    attended_with_optional_log_sum_exp,
-    bad_attention,
-    batches,
-    cache,
-    key_heads,
-    left_padding,
-    lengths,
-    mostly,
-    queries,
-    valid,
-)
+from spec_tests.scorers import attention_inputs
+from spec_tests.scorers.attention_inputs import mostly, queries, valid
 from spec_tests.scorers.padding_masks import bad_padding
 from spec_tests.strategies import Refusal, importance
 
@@ -22,7 +12,7 @@ from spec_tests.strategies import Refusal, importance
 @st.composite
 def h2o_mass(draw):
     """A sequence, and the mass of its first tokens from earlier calls, or None."""
-    x = draw(attended_with_optional_log_sum_exp())
+    x = draw(attention_inputs.attended_with_optional_log_sum_exp())
     *heads, tokens, _ = x["keys"].shape
     before = importance(*heads, tokens - draw(st.integers(0, tokens)))
     return x | dict(mass=draw(before) if draw(mostly) else None)
@@ -31,11 +21,15 @@ def h2o_mass(draw):
 @st.composite
 def h2o(draw):
     """Masses with ties; a window that may cover all tokens."""
-    batch, tokens, keep = draw(batches), draw(lengths), draw(st.integers(0, 10))
+    batch, tokens, keep = (
+        draw(attention_inputs.batches),
+        draw(attention_inputs.lengths),
+        draw(st.integers(0, 10)),
+    )
     return dict(
-        mass=draw(importance(*batch, draw(key_heads), tokens)),
+        mass=draw(importance(*batch, draw(attention_inputs.key_heads), tokens)),
         keep=keep,
-        valid=draw(left_padding(batch, tokens)) if draw(mostly) else None,
+        valid=draw(attention_inputs.left_padding(batch, tokens)) if draw(mostly) else None,
         recent=draw(st.none() | st.integers(0, keep)),
     )
 
@@ -50,13 +44,13 @@ REFUSALS = dict(
     h2o_mass=(
         dict(
             queries=queries,
-            keys=cache,
+            keys=attention_inputs.cache,
             mass=torch.tensor([[0.5], [0.25]]),
             valid=valid,
             log_sum_exp=None,
         ),
         [
-            *bad_attention,
+            *attention_inputs.bad_attention,
             Refusal("mass", lambda mass: mass.repeat(1, 3), ValueError, "at most the 2 tokens"),
             Refusal("mass", lambda mass: mass[:1], ValueError, "shape (2, 1)"),
             bad_padding,
