@@ -17,17 +17,11 @@ import pytest
 import torch
 
 import reference
+from spec_tests import record_conversion
 from spec_tests.index import are_undefined_in_papers, source_equations
 from spec_tests.limits import SECONDS, Alarm, Limit
 from spec_tests.program import LeftOut, NotSupported, Program
-from spec_tests.record_conversion import (
-    Own,
-    from_module_records,
-    hints_of,
-    is_record,
-    own_records,
-    to_module_records,
-)
+from spec_tests.record_conversion import is_record
 from spec_tests.report.calls import mapped, record_calls
 from spec_tests.report.literals import snippet
 
@@ -143,9 +137,9 @@ class Implementation:
         return found
 
     @cached_property
-    def own(self) -> Own:
+    def own(self) -> record_conversion.Own:
         """Its own record types, which it receives as arguments and may return."""
-        return {} if self.ours else own_records(self.module)
+        return {} if self.ours else record_conversion.own_records(self.module)
 
     def refuses(self, says: str, error: type[Exception] = ValueError) -> Any:
         """Return a context that expects an error; the message matters for our own modules alone."""
@@ -223,14 +217,14 @@ class Implementation:
         """
         # a move to the device would copy a storage once for each tensor that shares it
         here = self.device.type == "cpu" or name == "stored_bytes"
-        hint = hints_of(name).get("return")
+        hint = record_conversion.hints_of(name).get("return")
         if here and self.ours:
             return function
 
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             given = (args, kwargs) if here else move_to_device((args, kwargs), self.device)
-            given = to_module_records(given, self.own) if self.own else given
+            given = record_conversion.to_module_records(given, self.own) if self.own else given
             if self.program:
                 self.program.restart_if_ended()
             try:
@@ -244,7 +238,7 @@ class Implementation:
                 raise
             except BaseException as error:
                 raise RuntimeError(f"raised {type(error).__name__}: {error}") from error
-            result = from_module_records(found, hint, self.own)
+            result = record_conversion.from_module_records(found, hint, self.own)
             return result if here else move_to_device(result, torch.device("cpu"))
 
         return call

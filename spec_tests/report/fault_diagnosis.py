@@ -26,16 +26,8 @@ from spec_tests.accuracy import (
 from spec_tests.inputs import depends_on_random_stream
 from spec_tests.limits import DoesNotEnd, Limit
 from spec_tests.program import NoAnswer, ProgramEnded
-from spec_tests.report.calls import (
-    Call,
-    arguments_and_fields,
-    contiguous_copy,
-    count_elements,
-    mapped,
-    names_of_axes,
-    replace_argument,
-    tensors,
-)
+from spec_tests.report import calls
+from spec_tests.report.calls import Call, contiguous_copy, count_elements, mapped, tensors
 
 LEVELS = ("values", "edges", "errors")
 VALUES, KIND, CRASH = "wrong values", "wrong type or shape", "crashes"
@@ -218,11 +210,11 @@ def bits(tensor: Tensor) -> Tensor:
 def double_single_axes(name: str, inputs: Inputs) -> Inputs:
     """Return inputs with each axis of one element doubled, except batch axes."""
     made = inputs
-    for key, field, value in arguments_and_fields(inputs):
-        for axis, word in enumerate(names_of_axes(name, key, field, value)):
+    for key, field, value in calls.arguments_and_fields(inputs):
+        for axis, word in enumerate(calls.names_of_axes(name, key, field, value)):
             if word.isidentifier() and value.shape[axis] == 1:
                 value = torch.cat([value, value], axis)
-                made = replace_argument(made, key, field, value)
+                made = calls.replace_argument(made, key, field, value)
     return made
 
 

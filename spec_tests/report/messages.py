@@ -21,22 +21,9 @@ from spec_tests.accuracy import are_equal
 from spec_tests.implementation import Implementation
 from spec_tests.index import HERE
 from spec_tests.limits import DoesNotEnd, Limit
+from spec_tests.report import fault_diagnosis
 from spec_tests.report.calls import UNFAULTED, Call
-from spec_tests.report.fault_diagnosis import (
-    CHANGES,
-    CRASH,
-    ERRORS,
-    KIND,
-    LAW,
-    NEVER,
-    SIGNATURE,
-    UNANSWERED,
-    VALUES,
-    Fault,
-    explains,
-    fault_kind,
-    outcome_of,
-)
+from spec_tests.report.fault_diagnosis import CHANGES, KIND, LAW, NEVER, VALUES, Fault, explains
 from spec_tests.report.literals import first_difference, result_as_text
 from spec_tests.report.shrink import shrink_fault
 from spec_tests.tests_by_function import VECTORS, functions_of_test, kind_of, text
@@ -49,7 +36,7 @@ SENTENCES = {
     "test_calling_convention": "follows its annotations, leaves inputs unchanged, takes any layout",
     "test_the_good_input_is_accepted": "accepts a good call",
 }
-WRONG = (VALUES, KIND, CRASH)
+WRONG = (VALUES, KIND, fault_diagnosis.CRASH)
 """Faults that may follow from another function, and whose input is shrunk."""
 SECONDS = 10.0
 """Processor time of the search for a mutant."""
@@ -68,8 +55,8 @@ def failure_claims(
         fault = fault or Fault(LAW, "", None)
         call = fault.call
         name = call.name if call else (own or called or [""])[0]
-        kind = SIGNATURE if item.originalname == "test_signature" else fault.kind
-        generic = item.originalname in SENTENCES and kind in (*WRONG, *UNANSWERED)
+        kind = fault_diagnosis.SIGNATURE if item.originalname == "test_signature" else fault.kind
+        generic = item.originalname in SENTENCES and kind in (*WRONG, *fault_diagnosis.UNANSWERED)
         claim = {
             "test": item.nodeid,
             "claim": vars(error).get("claim") or (ANSWERS if generic else sentence(item)),
@@ -101,7 +88,7 @@ def evidence_of(
     theirs, path, expected = call.outcome, "", fault.expected
     if kind in (CHANGES, LAW):
         theirs = call.passed if kind == CHANGES else fault.got
-    if kind not in (*ERRORS, CHANGES, *UNANSWERED):
+    if kind not in (*fault_diagnosis.ERRORS, CHANGES, *fault_diagnosis.UNANSWERED):
         path, expected, theirs = first_difference(expected, theirs, are_equal)
     inputs = call.passed if fault.edge in COPIED else call.inputs
     wrong, vector = kind in (VALUES, KIND), item.callspec.params.get("case", {})
@@ -139,7 +126,7 @@ def matching_mutants(call: Call) -> list[str]:
     wrong on a call that the module gets right.
     """
     right = [c for calls in UNFAULTED[call.name].values() for c in calls if c.impl is call.impl]
-    expected = outcome_of(getattr(reference, call.name), call.inputs)
+    expected = fault_diagnosis.outcome_of(getattr(reference, call.name), call.inputs)
     found: list[str] = []
     with suppress(DoesNotEnd), Limit(SECONDS).on(call.name):
         for homes in ([call.name], steps(call.name)):
@@ -147,7 +134,8 @@ def matching_mutants(call: Call) -> list[str]:
             for fault, module in () if found else mutants:
                 mutant = getattr(module, call.name)
                 if explains(mutant, call, right=expected) and all(
-                    explains(mutant, other) or fault_kind(other.name, other.inputs, other.outcome)
+                    explains(mutant, other)
+                    or fault_diagnosis.fault_kind(other.name, other.inputs, other.outcome)
                     for other in right
                 ):
                     found.append(fault)

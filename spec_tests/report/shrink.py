@@ -12,16 +12,9 @@ from torch import Tensor
 
 import reference
 from spec_tests.limits import DoesNotEnd, Limit
+from spec_tests.report import fault_diagnosis
 from spec_tests.report.calls import Call, arguments_and_fields, names_of_axes, replace_argument
-from spec_tests.report.fault_diagnosis import (
-    EDGES,
-    Fault,
-    Inputs,
-    differ,
-    fault_kind,
-    needed_edge_and_simpler_inputs,
-    outcome_of,
-)
+from spec_tests.report.fault_diagnosis import Fault, Inputs, differ, outcome_of
 from spec_tests.report.literals import WHOLE, equals_default, literal
 
 MANY = 9
@@ -43,14 +36,14 @@ def shrink_fault(fault: Fault, call: Call) -> Fault:
 
     A fault on ordinary input stays on ordinary input.
     """
-    edge, plainer = needed_edge_and_simpler_inputs(call, fault.kind)
+    edge, plainer = fault_diagnosis.needed_edge_and_simpler_inputs(call, fault.kind)
     call = repeat_call(call, plainer) if edge == fault.edge else call
     ordinary = not fault.edge and is_ordinary(call.name, call.inputs)
 
     def shows_fault(made: Call) -> bool:
         if ordinary and not is_ordinary(call.name, made.inputs):
             return False
-        kind = fault_kind(call.name, made.inputs, made.outcome, patient=False)
+        kind = fault_diagnosis.fault_kind(call.name, made.inputs, made.outcome, patient=False)
         return kind == fault.kind and (not fault.edge or needs_only_edge(fault.edge, made, kind))
 
     with suppress(DoesNotEnd), Limit(SECONDS).on(call.name):
@@ -70,7 +63,7 @@ def shrink_fault(fault: Fault, call: Call) -> Fault:
 
 def needs_only_edge(edge: str, call: Call, kind: str) -> bool:
     """Whether a call's fault needs an edge, and its inputs have no removable one before it."""
-    found, plainer = needed_edge_and_simpler_inputs(call, kind)
+    found, plainer = fault_diagnosis.needed_edge_and_simpler_inputs(call, kind)
     return found == edge and not differ(plainer, call.inputs)
 
 
@@ -79,7 +72,7 @@ def is_ordinary(name: str, inputs: Inputs) -> bool:
     return not any(
         differ(less := change(name, inputs), inputs)
         and not isinstance(outcome_of(getattr(reference, name), less), Exception)
-        for change in EDGES.values()
+        for change in fault_diagnosis.EDGES.values()
     )
 
 

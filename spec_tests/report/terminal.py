@@ -6,14 +6,9 @@ from itertools import chain
 
 import pytest
 
+from spec_tests.report import report_data
 from spec_tests.report.fault_diagnosis import LENIENT, LEVELS
-from spec_tests.report.report_data import (
-    Data,
-    lines_by_paper,
-    lines_on_misspelt_names,
-    lines_on_tests_not_run,
-    verdicts,
-)
+from spec_tests.report.report_data import Data
 from spec_tests.report.tex import as_text
 
 ENDS = ("failed", "error", "passed", "xfailed", "skipped")
@@ -144,13 +139,13 @@ def verdict_lines(module: Data, level: str, named: bool, complete: bool) -> Iter
         width = max(len(name) for name in ("function", *(card["function"] for card in tested))) + 2
         yield f"{'function':<{width}}{''.join(f'{level:<9}' for level in levels)}equations", STRONG
         for card in tested:
-            said = "".join(f"{mark:<9}" for mark in verdicts(card, level).values())
+            said = "".join(f"{mark:<9}" for mark in report_data.verdicts(card, level).values())
             ids = ", ".join(equation["id"] for equation in card["equations"])
             colour = {"fails": BAD, "passes": GOOD}.get(card["verdict"], PLAIN)
             yield f"{card['function']:<{width}}{said}{ids}", colour
-    for line in lines_by_paper(module["equations"]):
+    for line in report_data.lines_by_paper(module["equations"]):
         yield line, BAD if "fails" in line else PLAIN if "not all" in line else GOOD
-    for line in lines_on_tests_not_run(module) if named else ():
+    for line in report_data.lines_on_tests_not_run(module) if named else ():
         yield from wrap_paragraph(line, "")
     tests = module["tests"]
     said = ", ".join(f"{tests[end]} {end}" for end in ENDS if tests.get(end))
@@ -158,7 +153,7 @@ def verdict_lines(module: Data, level: str, named: bool, complete: bool) -> Iter
     yield f"{whole}: {said}; a test of several functions counts for each of them", PLAIN
     for mended in module["mended"]:
         yield f"passes, though expected to fail ({mended['reason']}): {mended['test']}", BAD
-    for line in lines_on_misspelt_names(module["misspelt"]):
+    for line in report_data.lines_on_misspelt_names(module["misspelt"]):
         yield line, BAD
     if unasked := module["unasked"]:
         yield from wrap_paragraph(f"tested only with --ours: {', '.join(unasked)}", "")
