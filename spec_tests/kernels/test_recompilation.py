@@ -9,18 +9,10 @@ import torch
 
 import optimized
 from optimized import kernels, vector
+from optimized.bench import operations
 from optimized.bench.launch_recorder import launched, recorded
 from optimized.bench.machine_code import source
-from optimized.bench.operations import (
-    empty,
-    eviction,
-    graph,
-    mass,
-    on_scores,
-    packing,
-    ragged,
-    selection,
-)
+from optimized.bench.operations import empty, mass, packing, ragged, selection
 from optimized.hex_packed_layout import TILE, PackedCache
 from optimized.kernels.hex._packed_decode_step import decode_packed
 from reference.contract.enforce import trusted
@@ -47,7 +39,7 @@ def variants(steps):
 def scored(name, shape, dtype=torch.bfloat16, shielded=True, **settings):
     """Return the operation of a kernel on scores."""
     kernel, eager = getattr(kernels, name), getattr(vector, name)
-    return on_scores(name, shape, partial(kernel, **settings), eager, dtype, shielded)
+    return operations.on_scores(name, shape, partial(kernel, **settings), eager, dtype, shielded)
 
 
 def prompt_after_eviction(tokens):
@@ -70,8 +62,8 @@ GROWING: dict[str, Any] = {
         "hubkv_refine", (8, n), shielded=False, ratio=0.5
     ),
     "retain, head": lambda n: scored("retain", (5, 2, 8, n), keep=50, scope="head"),
-    "evict": eviction,
-    "graphkv_refine": graph,
+    "evict": operations.eviction,
+    "graphkv_refine": operations.graph,
     "ragged_attention": ragged,
     "ragged_attention, new tokens": prompt_after_eviction,
     "hex_reconstruct, 4 bits": lambda n: packing("hex_reconstruct", n, 4),

@@ -2,15 +2,8 @@
 
 import pytest
 
-from spec_tests.internal.models.architectures import (
-    KINDS,
-    PAGE,
-    build,
-    load_verdicts,
-    page,
-    page_section,
-    refusing_systems,
-)
+from spec_tests.internal.models import architectures
+from spec_tests.internal.models.architectures import KINDS, PAGE, load_verdicts
 from spec_tests.internal.models.random_model import models, thorough, transformers
 
 QUICK = (
@@ -30,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", KINDS if thorough else QUICK)
 def test_a_kind_is_right_or_refused_as_the_table_has_it(kind):
-    assert refusing_systems(kind) == load_verdicts()["verdicts"][kind]
+    assert architectures.refusing_systems(kind) == load_verdicts()["verdicts"][kind]
 
 
 def test_the_table_has_every_kind():
@@ -38,9 +31,12 @@ def test_the_table_has_every_kind():
 
 
 def test_the_page_says_what_the_table_has():
-    assert page(PAGE.read_text(), page_section(load_verdicts())) == PAGE.read_text()
+    assert (
+        architectures.page(PAGE.read_text(), architectures.page_section(load_verdicts()))
+        == PAGE.read_text()
+    )
 
 
 def test_a_configuration_that_lists_no_layers_is_refused():
     with pytest.raises(ValueError, match=r"of its layers caches, got 'blt': .*num_hidden"):
-        models.attach(build("blt"))
+        models.attach(architectures.build("blt"))
