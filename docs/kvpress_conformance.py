@@ -16,9 +16,7 @@ import kvpress  # pyright: ignore[reportMissingImports]
 import torch
 import torch.nn.functional as F
 from kvpress import utils  # pyright: ignore[reportMissingImports]
-from kvpress.presses.fastkvzip_press import (  # pyright: ignore[reportMissingImports]
-    FastKVzipGate,
-)
+from kvpress.presses.fastkvzip_press import FastKVzipGate  # pyright: ignore[reportMissingImports]
 from torch import Tensor
 
 import reference

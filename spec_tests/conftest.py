@@ -16,12 +16,7 @@ from hypothesis.internal.constants_ast import Constants
 
 import optimized  # noqa: F401 - before a folder with another module of that name is on the path
 import reference
-from spec_tests.implementation import (
-    TRITON,
-    Implementation,
-    default_implementations,
-    under_test,
-)
+from spec_tests.implementation import TRITON, Implementation, default_implementations, under_test
 from spec_tests.index import are_undefined_in_papers
 from spec_tests.limits import SECONDS
 from spec_tests.program import NotAProgram

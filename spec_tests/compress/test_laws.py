@@ -18,17 +18,10 @@ from spec_tests.compress.batch_rows import (
     of_row,
     row_indices_and_starts,
 )
-from spec_tests.compress.strategies import (
-    compress,
-    count_protected_and_real_entries,
-)
+from spec_tests.compress.strategies import compress, count_protected_and_real_entries
 from spec_tests.hex.cache.feed_stream import assert_same_cache
 from spec_tests.hex.cache.strategies import BLOCK, configs, streams
-from spec_tests.refinement.strategies import (
-    graph_settings,
-    scored_caches,
-    unprotected_scores,
-)
+from spec_tests.refinement.strategies import graph_settings, scored_caches, unprotected_scores
 from spec_tests.retain.strategies import flatten_pools
 from spec_tests.strategies import booleans, gaussian_tensor
 

@@ -17,12 +17,7 @@ import torch
 from torch import Tensor
 
 import reference
-from spec_tests.accuracy import (
-    are_equal,
-    assert_as_accurate,
-    is_float,
-    same_types_and_shapes,
-)
+from spec_tests.accuracy import are_equal, assert_as_accurate, is_float, same_types_and_shapes
 from spec_tests.inputs import depends_on_random_stream
 from spec_tests.limits import DoesNotEnd, Limit
 from spec_tests.program import NoAnswer, ProgramEnded

@@ -8,12 +8,7 @@ from transformers import PreTrainedModel
 
 from optimized.study.documents import Document
 from optimized.study.measurements import MeasurementSettings
-from optimized.study.pictures import (
-    captured,
-    graphkv_keys,
-    hubkv_attention_columns,
-    hubkv_clusters,
-)
+from optimized.study.pictures import captured, graphkv_keys, hubkv_attention_columns, hubkv_clusters
 from optimized.study.pictures.captured import Captured
 from optimized.study.pictures.drawing import draw
 

@@ -8,11 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spec_tests.accuracy import (
-    assert_close,
-    assert_equal,
-    assert_rounded_once,
-)
+from spec_tests.accuracy import assert_close, assert_equal, assert_rounded_once
 from spec_tests.graphkv.refine.strategies import graphkv_refine, lengthened
 from spec_tests.inputs import INPUTS
 from spec_tests.strategies import gaussian_tensor, grid, importance

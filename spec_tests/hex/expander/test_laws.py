@@ -11,11 +11,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests.accuracy import (
-    assert_at_most,
-    assert_equal,
-    assert_within_five_deviations,
-)
+from spec_tests.accuracy import assert_at_most, assert_equal, assert_within_five_deviations
 from spec_tests.hex.connectivity.oracle import fewest_components
 from spec_tests.hex.expander.strategies import biregular, sizes_and_any_density
 from spec_tests.hex.random_biregular.strategies import seeds

@@ -10,11 +10,7 @@ from hypothesis import strategies as st
 
 from reference import HexConfig, HubSettings, Scored
 from spec_tests.accuracy import assert_equal
-from spec_tests.compress.batch_rows import (
-    count_entries_per_head,
-    kept_mask,
-    row_indices_and_starts,
-)
+from spec_tests.compress.batch_rows import count_entries_per_head, kept_mask, row_indices_and_starts
 from spec_tests.inputs import INPUTS
 from spec_tests.refinement.strategies import DECIDED, HUBS, settings_id, spread, unprotected_scores
 from spec_tests.strategies import gaussian_tensor

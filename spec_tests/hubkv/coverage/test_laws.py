@@ -9,10 +9,7 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
 from spec_tests.hubkv.coverage import oracle
-from spec_tests.hubkv.coverage.strategies import (
-    coverage_kernel,
-    sixteenths_with_ties,
-)
+from spec_tests.hubkv.coverage.strategies import coverage_kernel, sixteenths_with_ties
 from spec_tests.hubkv.discount.oracle import fractions
 from spec_tests.hubkv.discount.strategies import gammas
 from spec_tests.strategies import grid

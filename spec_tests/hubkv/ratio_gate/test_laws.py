@@ -8,11 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.accuracy import (
-    assert_at_most,
-    assert_close,
-    assert_rounded_once,
-)
+from spec_tests.accuracy import assert_at_most, assert_close, assert_rounded_once
 from spec_tests.hubkv.discount.oracle import fractions
 from spec_tests.hubkv.ratio_gate import oracle
 from spec_tests.hubkv.ratio_gate.strategies import ratios

@@ -8,12 +8,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests.accuracy import (
-    assert_at_most,
-    assert_close,
-    assert_equal,
-    assert_rounded_once,
-)
+from spec_tests.accuracy import assert_at_most, assert_close, assert_equal, assert_rounded_once
 from spec_tests.hubkv.discount.strategies import gammas
 from spec_tests.hubkv.discount.test_laws import (
     every_dtype,

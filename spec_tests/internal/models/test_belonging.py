@@ -7,13 +7,7 @@ import pytest
 import torch
 
 from spec_tests.accuracy import assert_equal
-from spec_tests.internal.models.random_model import (
-    VOCABULARY,
-    generate,
-    models,
-    new_model,
-    prompts,
-)
+from spec_tests.internal.models.random_model import VOCABULARY, generate, models, new_model, prompts
 from spec_tests.internal.models.test_laws import attached, new, read
 
 SYSTEMS = ("full", "kvzip+hubkv", "hex", "gear", "h2o, again")

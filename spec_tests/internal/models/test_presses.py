@@ -15,12 +15,7 @@ from torch import Tensor
 
 kvpress = pytest.importorskip("kvpress")
 
-from transformers import (  # noqa: E402
-    AutoModelForCausalLM,
-    DynamicCache,
-    LlamaConfig,
-    MistralConfig,
-)
+from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig, MistralConfig  # noqa: E402
 from transformers.models.llama import modeling_llama  # noqa: E402
 
 import reference  # noqa: E402
