@@ -135,31 +135,20 @@ class Refusal(NamedTuple):
     says: str  # the admissible range, which the message of our own modules contains
 
 
-def spoil(tensor: Tensor, value: float) -> Tensor:
-    """Return a copy with its last element replaced."""
-    bad = tensor.clone()
-    bad.view(-1)[-1] = value
-    return bad
-
-
 def last_element_replacer(value: float) -> Callable[[Tensor], Tensor]:
-    """Return a function that replaces a tensor's last element."""
-    return lambda tensor: spoil(tensor, value)
+    """Return a function that returns a copy of a tensor with its last element replaced."""
 
+    def spoil(tensor: Tensor) -> Tensor:
+        bad = tensor.clone()
+        bad.view(-1)[-1] = value
+        return bad
 
-def integers(tensor: Tensor) -> Tensor:
-    """Return the tensor as int64; functions refuse integer scores."""
-    return tensor.long()
+    return spoil
 
 
 def longer(tensor: Tensor) -> Tensor:
     """Return a tensor with its last element along the last axis repeated."""
     return torch.cat([tensor, tensor[..., -1:]], -1)
-
-
-def numbers(tensor: Tensor) -> Tensor:
-    """Return a mask as float32."""
-    return tensor.float()
 
 
 NEGATIVE, NAN, INFINITE = (

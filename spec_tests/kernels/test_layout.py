@@ -17,9 +17,6 @@ from spec_tests.accuracy import assert_equal
 from spec_tests.hex.cache.strategies import MODES
 from spec_tests.kernels.hex_cache_strategy import has_blocks, wide_cache_inputs
 
-CPU = torch.device("cpu")
-
-
 REMEMBERED: dict[str, Any] = {
     "places of three bits": lambda gpu: places.__wrapped__(3, 64, "keys", gpu),
     "places of four bits": lambda gpu: places.__wrapped__(4, 64, "values", gpu),
