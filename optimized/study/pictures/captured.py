@@ -58,9 +58,9 @@ def capture(
     """
     limit = getattr(model.config, "max_position_embeddings", None) or 2 * TOKENS
     most = min(TOKENS, limit // 2)  # KVzip reads each token twice
-    ids = torch.tensor(
-        [one.context[:most] for one in longest_documents(documents)], device=model.device
-    )
+    longest = max(len(document.context) for document in documents)
+    read = [one.context[:most] for one in documents if len(one.context) == longest][:DOCUMENTS]
+    ids = torch.tensor(read, device=model.device)
     tokens, count = ids.shape[1], count_full_attention_layers(model.config)
     inner, layers = unprotected_span(tokens), spread_layers(count, LAYERS)
     if inner.stop - inner.start < 16:
@@ -85,12 +85,6 @@ def capture(
     queries, keys, values = map(torch.stack, zip(*stored, strict=True))
     content = optimized.content_series(mean, sinks=SINKS)
     return Captured(layers, queries, keys, values, observed, content, torch.stack(density))
-
-
-def longest_documents(documents: Sequence[Document]) -> list[Document]:
-    """Return the first `DOCUMENTS` documents of the greatest length."""
-    most = max(len(document.context) for document in documents)
-    return [document for document in documents if len(document.context) == most][:DOCUMENTS]
 
 
 def unprotected_span(tokens: int) -> slice:
