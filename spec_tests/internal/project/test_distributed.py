@@ -98,15 +98,9 @@ def refinements(dtype):
 
 
 @pytest.mark.parametrize("heads", SHARDS, ids=str)
-def test_ranks_keep_what_one_process_keeps(ranks, heads):
-    calls = [call for dtype in DTYPES for call in selections(dtype)]
-    for alone, together in both(ranks, heads, calls):
-        assert torch.equal(together, alone)
-
-
-@pytest.mark.parametrize("heads", SHARDS, ids=str)
-def test_ranks_refine_to_the_bits_of_one_process(ranks, heads):
-    calls = [call for dtype in DTYPES for call in refinements(dtype)]
+@pytest.mark.parametrize("calls_of", [selections, refinements])
+def test_ranks_return_the_bits_of_one_process(ranks, calls_of, heads):
+    calls = [call for dtype in DTYPES for call in calls_of(dtype)]
     for alone, together in both(ranks, heads, calls):
         assert_equal(together, alone)
 
