@@ -5,19 +5,15 @@ from typing import Any
 import torch
 
 import reference
+from reference.precision import widen
 from spec_tests.variants.registry import register_variant
-
-
-def wide(scores):
-    """Return scores in float32, or unchanged if they are float64."""
-    return scores.to(torch.promote_types(scores.dtype, torch.float32))
 
 
 @register_variant("decoding_read")
 def head_by_head(cache):
     """Write each head's entries at the right end of its row, followed by the pending ones."""
     stored, (*heads, pending) = cache.stored, cache.pending_scores.shape
-    scores, places = wide(cache.scores), stored.positions
+    scores, places = widen(cache.scores), stored.positions
     count = torch.Size(heads).numel()
     if hasattr(stored, "offsets"):
         spans = [slice(*ends) for ends in zip(stored.offsets, stored.offsets[1:], strict=False)]
@@ -28,7 +24,7 @@ def head_by_head(cache):
                  (stored.keys, stored.values, scores, places)]  # fmt: skip
     most = max((len(x) for x in parts[3]), default=0 if count else places.shape[-1])
     new_places = cache.seen[..., None] - pending + torch.arange(pending)
-    news = cache.pending_keys, cache.pending_values, wide(cache.pending_scores)
+    news = cache.pending_keys, cache.pending_values, widen(cache.pending_scores)
     news = (*news, new_places[..., None, :].expand(*heads, pending))
     found: list[Any] = []
     for part, new, blank in zip(parts, news, (0, 0, 0, -1), strict=True):

@@ -9,16 +9,12 @@ import torch
 import reference
 from optimized import kernels
 from optimized.bench.launch_recorder import launched
+from optimized.bench.straightforward.rows import normal
 from spec_tests.accuracy import assert_as_accurate
 from spec_tests.attention.strategies import log_sum_exp
 from spec_tests.kernels.interpreter import small_blocks
 
 HALF = torch.bfloat16
-
-
-def normal(seed, *shape):
-    """Return Gaussian numbers."""
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 @pytest.mark.parametrize(

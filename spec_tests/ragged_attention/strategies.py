@@ -37,16 +37,12 @@ INPUTS = dict(ragged_attention=attending())
 
 entries, tokens = torch.ones(5, 2), torch.ones(1, 2, 3, 2)
 cache = RaggedCache(entries, entries, torch.arange(5), torch.tensor([0, 1, 5]))
+narrow = cache._replace(keys=entries[:, :1], values=entries[:, :1])
 
 
 def cut(offsets: list[int]) -> RaggedCache:
     """Return the cache with other offsets."""
     return cache._replace(offsets=torch.tensor(offsets))
-
-
-def with_entries(entries: torch.Tensor) -> RaggedCache:
-    """Return the cache with other entries."""
-    return cache._replace(keys=entries, values=entries)
 
 
 REFUSALS = dict(
@@ -61,7 +57,7 @@ REFUSALS = dict(
             Refusal("cache", cut([0, 5, 4]), ValueError, "rise from 0 to 5"),
             Refusal("cache", cut([0, 6, 5]), ValueError, "rise from 0 to 5"),
             Refusal("cache", cut([1, 2, 5]), ValueError, "rise from 0 to 5"),
-            Refusal("cache", with_entries(entries[:, :1]), ValueError, "shape (5, 2)"),
+            Refusal("cache", narrow, ValueError, "shape (5, 2)"),
             Refusal("keys", longer, ValueError, "shape"),
             Refusal("values", longer, ValueError, "shape"),
             Refusal("values", lambda v: v.double(), TypeError, "torch.float32"),

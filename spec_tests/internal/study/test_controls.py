@@ -10,6 +10,7 @@ import torch
 
 import optimized as kv
 from optimized import Scored
+from optimized.bench.straightforward.rows import normal
 from optimized.models.scorer import Scores
 from optimized.study import controls
 from optimized.study.compared_systems import systems_named
@@ -17,13 +18,9 @@ from optimized.study.measurements import Trial
 from spec_tests.internal.study.command_runner import CommandRunner
 
 
-def random(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
 @pytest.fixture(scope="module")
 def held() -> tuple[Any, torch.Tensor, torch.Tensor]:
-    keys, values = random(1, 2, 200, 32), random(1, 2, 200, 32, seed=1)
+    keys, values = normal(0, 1, 2, 200, 32), normal(1, 1, 2, 200, 32)
     scored = Scored(torch.rand(1, 2, 200), torch.zeros(1, 2, 200, dtype=torch.bool))
     config = kv.HexConfig(density=0.0625)
     return kv.compress(keys, values, scored, store=config), keys, values
@@ -59,7 +56,7 @@ def test_extremes_are_the_ends_of_each_group_and_pay_for_their_places(held):
 
 
 def test_dealt_keys_are_the_same_keys_at_other_places():
-    keys = random(2, 3, 50, 8)
+    keys = normal(0, 2, 3, 50, 8)
     other = controls.dealt(keys, 3)
     assert not torch.equal(other, keys)
     assert torch.equal(other.sort(2).values, keys.sort(2).values)
@@ -67,7 +64,7 @@ def test_dealt_keys_are_the_same_keys_at_other_places():
 
 
 def test_positions_are_most_alike_where_they_are_nearest():
-    code = controls.positions(random(1, 1, 90, 16))[0, 0]
+    code = controls.positions(normal(0, 1, 1, 90, 16))[0, 0]
     near = torch.nn.functional.cosine_similarity(code[40], code, dim=-1)
     assert near.topk(9).indices.sort().values.tolist() == [*range(36, 45)]
 
