@@ -8,13 +8,12 @@ a build.
 import json
 
 import matplotlib.pyplot as plt
-from drawing import DOCS, INK, STRONG, WEAK, svg_of
+from drawing import BLUE, DOCS, INK, STRONG, WEAK, svg_of
 
 from optimized._atomic_files import write_atomically
 
 PICTURE = DOCS / "first_picture.svg"
 RUN = DOCS / "shipped" / "words" / "remedied.json"
-BLUE = "#4a7fd4"
 LINES = (
     # system, words, colour, style of its line, marker, place of the words in points
     ("kvzip", "KVzip", INK, "-", "o", (10, -7, "left")),
