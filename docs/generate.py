@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from inspect import getdoc, unwrap
+from itertools import chain
 from pathlib import Path
 
 import figures
@@ -110,7 +111,12 @@ def card(name: str, up: str) -> str:
     if source:
         cited = re.sub(rf"\. ({MARK})\b", r". **\1**", " ".join(source[1].split()))
         lines[-1] += f" Source: {cited}"
-    return "\n".join(lines)
+    return with_fenced_formulas("\n".join(lines))
+
+
+def with_fenced_formulas(text: str) -> str:
+    r"""Return Markdown with displayed formulas in fences: in `$$` a host reads `\{` as `{`."""
+    return re.sub(r"^\$\$(.*?)\$\$$", r"```math\n\1\n```", text, flags=re.DOTALL | re.MULTILINE)
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -121,6 +127,11 @@ def pages() -> Iterator[tuple[str, str]]:
     for path in sorted(index.HERE.rglob("test_*.py")):
         if index.spec_marked_tests(path):
             yield index.law_page_path(str(path.relative_to(index.HERE))), laws(path)
+    code_shown = DOCS.parent.glob("reference/**/*.py"), DOCS.parent.glob("optimized/distributed.py")
+    for path in chain(*code_shown):
+        name = path.relative_to(DOCS.parent)
+        text = [*UNSEARCHED, f"# {name} {{ #{name} }}", "", *code(path.read_text().splitlines())]
+        yield f"generated/{name}.md", "\n".join(text) + "\n"
     for walk in sorted(DOCS.glob("*/walk.md")):
         notebook = notebooks.notebook(walk)
         yield f"{walk.parent.name}/walk.ipynb", json.dumps(notebook, indent=1) + "\n"
@@ -174,7 +185,8 @@ def plain_equations() -> str:
     )
     text = re.sub(r"\n*<div markdown>.*</div>\n", "\n", text)
     paths = re.compile(r"\]\[([\w.]+)\.\w+\]")
-    return paths.sub(lambda found: f"](../{found[1].replace('.', '/')}.py)", text)
+    text = paths.sub(lambda found: f"](../{found[1].replace('.', '/')}.py)", text)
+    return with_fenced_formulas(text)
 
 
 def entries(file: Path) -> Iterator[tuple[str, str]]:
