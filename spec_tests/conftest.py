@@ -244,7 +244,7 @@ def pytest_ignore_collect(collection_path, config):
     if collection_path.parent == HERE or not collection_path.name.startswith("test_"):
         return None
     offered = {n for impl in config.stash[IMPLEMENTATIONS] for n in impl.judged - impl.lacks}
-    called = calls_by_name(collection_path) or functions_called_in(collection_path) & offered
+    called = calls_by_name(collection_path) or functions_called_in(collection_path, offered)
     return None if called else True
 
 

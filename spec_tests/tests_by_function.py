@@ -5,8 +5,9 @@ a card says of how many tests it tells. `impl.smd` in a test, its helpers or its
 """
 
 import ast
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from functools import cache, partial
 from pathlib import Path
 
@@ -83,9 +84,17 @@ def functions_called_by(file: Path, test: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def functions_called_in(file: Path) -> frozenset[str]:
-    """Return the public names that a file, with the helpers it uses, calls on `impl`."""
-    return functions_called_by(file, "")
+def functions_called_in(file: Path, asked: Set[str]) -> Set[str]:
+    """Return which of the public names a file, with the helpers it uses, calls on `impl`."""
+    return asked & functions_called_by(file, "") if asked & names_in_text(file) else set()
+
+
+@cache
+def names_in_text(file: Path) -> frozenset[str]:
+    """Return the names behind `impl.` in a file and in those it imports: faster than its tree."""
+    found = frozenset(re.findall(r"\bimpl\.(\w+)", text(file)))
+    homes = re.findall(r"^from (spec_tests\.\S+) import", text(file), re.MULTILINE)
+    return found.union(*(names_in_text(file_of(home)) for home in homes))
 
 
 @cache
@@ -136,7 +145,7 @@ def count_tests_by_function_and_kind(
         if file.relative_to(HERE).parts[0] not in OURS:
             for impl in impls:
                 offered = impl.judged - impl.lacks
-                names = offered if calls_by_name(file) else offered & functions_called_in(file)
+                names = offered if calls_by_name(file) else functions_called_in(file, offered)
                 found.update((impl.name, name, kind_of(file)) for name in names)
     return Counter({of: n for of, n in found.items() if of[2] != "errors" or level == "errors"})
 

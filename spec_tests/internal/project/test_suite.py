@@ -11,6 +11,7 @@ import reference
 from spec_tests.index import HERE, ROOT
 from spec_tests.inputs import INPUTS, REFUSALS
 from spec_tests.internal.project.run_python import run_python
+from spec_tests.tests_by_function import PUBLIC, functions_called_by, functions_called_in
 
 VECTOR, LAW = "plateau-has-one-hub", "test_no_two_hubs_are_within_a_radius"
 GENERIC = ("test_agreement.py", "test_errors.py")
@@ -335,3 +336,9 @@ def test_a_module_of_another_project_is_named_with_both_paths(tmp_path, path):
     assert done.returncode == 1
     assert f"`{name}` is {file.resolve()}, not {ROOT / name} of kvspec" in last
     assert "`python -P`" in last
+
+
+def test_no_file_is_left_out_that_calls_a_function_in_its_tree():
+    for file in HERE.rglob("test_*.py"):
+        called = functions_called_by(file, "")
+        assert called == {name for name in PUBLIC if functions_called_in(file, {name})}
