@@ -111,6 +111,10 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
         assert self.values is not None
         return self.keys, self.values
 
+    def beside(self, x: Any) -> Any:
+        """Return a tensor, if it is one, on the device of the keys."""
+        return x.to(self.whole[0].device) if isinstance(x, Tensor) else x
+
     def append_arriving(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """Append the new tokens to dense keys and values; return them as `take_arriving` does."""
         keys, values, hidden = self.take_arriving()

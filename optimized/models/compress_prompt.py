@@ -133,7 +133,6 @@ def compressed(
     elif made is not None or not chosen.evicts:
         checks.require_known_settings(chosen.name, of_scorer, ())
     attach(model)
-    require_one_device(model, chosen, interval)
     if group is not None:
         require_separate_heads(chosen, made, interval)
     layers = count_full_attention_layers(model.config)
@@ -337,18 +336,6 @@ def require_refinable(system: System, interval: Any, refined: Any, reading: str)
         raise ValueError(
             f"refined must be None for {system.name!r}, which has no scores to refine, got "
             f"{refined}"
-        )
-
-
-def require_one_device(model: Any, system: System, interval: Any) -> None:
-    """Refuse a model over several devices for a system that compares entries of all layers."""
-    weights = decoder_of(model).layers.parameters()
-    devices = sorted({str(x.device) for x in weights if not x.is_meta})  # offloaded: on none
-    if len(devices) > 1 and system.evicts and interval is None:
-        raise ValueError(
-            f"model must be on one device for {system.name!r}, which compares entries of all "
-            f"layers, got {' and '.join(devices)}: load it without `device_map`, or take a "
-            "quantiser"
         )
 
 

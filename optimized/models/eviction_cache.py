@@ -294,11 +294,11 @@ class EvictionCache(AttendingCache):
         for index, (layer, mask) in enumerate(zip(layers, kept, strict=True)):
             must_be(f"kept[{index}]", mask, Bool[Tensor, "*axes"])
             shaped(f"kept[{index}]", mask, layer.whole[0].shape[:-1])
-            if self.valid is not None and bool((mask & ~self.valid[:, None]).any()):
+            if self.valid is not None and bool((mask & ~self.valid.to(mask.device)[:, None]).any()):
                 raise ValueError(f"kept[{index}] must be False at padding, got True")
         for index, (layer, mask) in enumerate(zip(layers, kept, strict=True)):
             if index not in exact:
-                layer.adopt(kv.evict(*layer.whole, mask))
+                layer.adopt(kv.evict(*layer.whole, layer.beside(mask)))
         self.kept_of_prompt = [mask.cpu().clone() for mask in kept]
 
     def compress(

@@ -190,4 +190,5 @@ def rows_of(tensors: Sequence[Tensor], valid: Tensor | None) -> list[tuple[Tenso
     """Return the real tokens of each batch row; all rows together where none is padded."""
     if valid is None:
         return [tuple(tensors)]
-    return [tuple(x[row : row + 1, :, real] for x in tensors) for row, real in enumerate(valid)]
+    flags = enumerate(valid.to(tensors[0].device))
+    return [tuple(x[row : row + 1, :, real] for x in tensors) for row, real in flags]

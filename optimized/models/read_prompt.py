@@ -255,7 +255,9 @@ class EvictingReader(Reader):
         warn_of_short_budgets(system, short, len(inputs.ids))
         if system.then is None:
             return cache
-        paid = [(part.scores[n], kept[n]) for part in selected for n in part.scores]
+        scores = {n: each for part in selected for n, each in part.scores.items()}
+        every = cache.evictable()
+        paid = [tuple(map(every[n].beside, (scores[n], kept[n]))) for n in scores]
         stored = store_of_kept(system)
         return QuantizedEvictionCache(cache, paid or None, stored, self.reading, self.kv)
 
@@ -283,10 +285,11 @@ class EvictingReader(Reader):
         def cut() -> None:
             others = frozenset(range(len(step.cache.evictable()))) - {step.layer}
             logits = torch.empty(0)
-            prompt = Prefilled(step.cache, step.valid, logits, inputs.ids, exact=others)
+            valid = None if step.valid is None else step.valid.to(inputs.ids.device)
+            prompt = Prefilled(step.cache, valid, logits, inputs.ids, exact=others)
             part = self.select(scorer, prompt)
             if part.evicts:
-                layer.adopt(self.kv.evict(*layer.whole, part.kept[step.layer]))
+                layer.adopt(self.kv.evict(*layer.whole, layer.beside(part.kept[step.layer])))
             scorer.memory.pop(step.layer, None)
             selected.append(part)
 

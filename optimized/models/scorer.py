@@ -175,8 +175,10 @@ class Scorer:
                 "`prefill(model, ids, watch=[scorer.watch])`"
             )
         layers, budgets = prompt.layers(), self.budgets(prompt, keep)
-        read = (PromptLayer(n, *x.whole, prompt.valid, keep) for n, x in layers.items())
-        scored = tuple(require_scored(self.name, self.scored(x), x.keys) for x in read)
+        read = [PromptLayer(n, *x.whole, x.beside(prompt.valid), keep) for n, x in layers.items()]
+        scored = [require_scored(self.name, self.scored(x), x.keys) for x in read]
+        at = prompt.input_ids.device  # layers on several devices compete there
+        scored = tuple(Scored(*(part.to(at) for part in one)) for one in scored)
         return Scores(scored, None if budgets is None else budgets[[*layers]])
 
     def scored(self, read: PromptLayer) -> Scored:

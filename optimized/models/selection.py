@@ -138,8 +138,9 @@ def select_rows(
             if settings["refinement"] is not None and bool((raw < 0).any()):
                 raw = kv.shift_scores(raw)
             if index in prompt.queries:
-                settings["queries"] = prompt.queries[index][places]
-            yield keys[places], values[places], Scored(raw, scored.protected[places])
+                settings["queries"] = prompt.queries[index][places].to(raw.device)
+            both = (x[places].to(raw.device) for x in (keys, values))
+            yield *both, Scored(raw, scored.protected[places])
 
     pools = {"model": heads * len(layers), "layer": heads}.get(settings.get("scope", "head"), 1)
     budget: dict[str, Any] = dict(ratio=ratio) if keep is None else dict(keep=keep * pools)

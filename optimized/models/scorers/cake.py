@@ -34,8 +34,8 @@ class Cake(SnapKV):
         layers = enumerate(prompt.cache.whole_layers())
         wishes = [
             self.kv.cake_preference(
-                self.memory[index], layer.whole[0], valid=prompt.valid, **chosen
-            )
+                self.memory[index], layer.whole[0], valid=layer.beside(prompt.valid), **chosen
+            ).to(prompt.input_ids.device)
             for index, layer in layers
         ]
         chosen = self.chosen("window", "exact")

@@ -72,6 +72,7 @@ class ExpectedAttention(Scorer):
         queries of the window are turned back to it, and the positions to come start behind them.
         """
         (keys, values, present), window = entries, queries.shape[2]
+        frequencies = frequencies.to(keys.device)
         turns = kv.mean_rotation(frequencies, torch.arange(window, device=queries.device), 1)
         back = (queries.to(turns.dtype)[..., None, :] @ turns)[..., 0, :]
         groups, real = back.unflatten(1, (keys.shape[1], -1)), present[..., -window:]
@@ -84,9 +85,9 @@ class ExpectedAttention(Scorer):
     def scored(self, read: PromptLayer) -> Scored:
         """Return the scores of one layer's tokens."""
         chosen = {name: self.settings[name] for name in self.settings if name != "future"}
-        statistics = self.memory[read.layer]
+        statistics, rotation = self.memory[read.layer], self.rotation.to(read.keys.device)
         return self.kv.expected_attention(
-            statistics, read.keys, read.values, self.rotation, valid=read.valid, **chosen
+            statistics, read.keys, read.values, rotation, valid=read.valid, **chosen
         )
 
 

@@ -103,8 +103,8 @@ class KVzip(Scorer):
                 index,
                 self.chunk,
                 self.sinks,
-                valid,
-                repeated,
+                valid.to(keys.device),
+                repeated.to(keys.device),
                 self.memory.get(step.layer),
             )
 
