@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import optimized
-from optimized import Scored
+from optimized import GateWeights, Scored
 from optimized.models import argument_checks as checks
 from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.layer import count_full_attention_layers
@@ -36,8 +36,8 @@ class FastKVzip(Scorer):
 
     def remember(self, step: Step, past: Tensor | None) -> Tensor:
         """Score the chunk; a token's score does not depend on other tokens."""
-        weights = self.settings["weights"]
-        scores = self.kv.fastkvzip(step.hidden, weights[step.layer], sinks=0, recent=0).scores
+        gate = beside(step.hidden, self.settings["weights"][step.layer])
+        scores = self.kv.fastkvzip(step.hidden, gate, sinks=0, recent=0).scores
         return scores if past is None else torch.cat([past, scores], -1)
 
     def scored(self, read: PromptLayer) -> Scored:
@@ -50,7 +50,12 @@ class FastKVzip(Scorer):
     @staticmethod
     def arriving(kv: ModuleType, new: NewTokens) -> Tensor:
         """Return the scores that the FastKVzip gate gives new tokens."""
-        return kv.fastkvzip(new.hidden, new.gate, valid=new.valid).scores
+        return kv.fastkvzip(new.hidden, beside(new.hidden, new.gate), valid=new.valid).scores
+
+
+def beside(hidden: Tensor, gate: GateWeights) -> GateWeights:
+    """Return a gate on the device of the hidden states."""
+    return GateWeights(*(x.to(hidden.device) for x in gate))
 
 
 def require_gates(weights: Any, layers: int) -> None:

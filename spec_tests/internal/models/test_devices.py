@@ -11,13 +11,16 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_iter, tree_map
 
 import optimized as kv
-from spec_tests.internal.models.random_model import models, new_model, prompts
+from spec_tests.internal.models.random_model import gates, models, new_model, prompts
 
 CPU = torch.device("cpu")
+GATES = dict(settings=dict(weights=gates(kv)))
 SYSTEMS = {name: dict(ratio=0.5) for name in models.SCORERS if name != "fastkvzip"} | {
     "snapkv+graphkv": dict(ratio=0.5),
     "knorm+hubkv>gear": dict(ratio=0.3, settings=dict(shift=True)),
     "kvzip+hubkv": dict(ratio=0.5),
+    "fastkvzip+hubkv": GATES | dict(ratio=0.5),
+    "fastkvzip@head": GATES | dict(keep=9, interval=4),
     "kvzip+hubkv@layer>kcvt-4": dict(ratio=0.3),
     "snapkv+nms@head": dict(keep=[8, 12], protected=slice(0, 3)),
     "h2o+hubkv": dict(keep=9, interval=4),
