@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import optimized
-from optimized.models.argument_checks import OF_ONE_LAYER
+from optimized.models.argument_checks import OF_ONE_LAYER, require_known_settings
 from optimized.models.attending_layer import AttendingLayer
 from optimized.models.attention import Softmax, causal, dense_attention, weighted_attention
 from optimized.models.cache import AttendingCache
@@ -178,13 +178,16 @@ class DecodingTransformersCache(AttendingCache):
             require_gates(weights, count)
         gates = weights if weights is not None else [None] * count
         chosen = dict(options or {})
-        if score == "expected_attention" and "frequencies" not in chosen:
+        looks_back = scorer.looks_back
+        takes = {"window", *scorer.takes, *scorer.needs} if looks_back is not None else ()
+        require_known_settings(score, chosen, [*takes])
+        if missing := {*scorer.needs} - {*chosen}:
             raise ValueError(
-                "options must have the frequencies of the model's rotary embedding with score "
-                f"'expected_attention', got {sorted(chosen)}: `SCORERS[score].of_model(model)`"
+                f"options must have {' and '.join(missing)} with score {score!r}, got "
+                f"{sorted(chosen)}: `SCORERS[score].of_model(model)` returns them"
             )
-        if scorer.looks_back is not None:
-            window = chosen.get("window", min(scorer.looks_back, max(1, settings.target // 2)))
+        if looks_back is not None:
+            window = chosen.get("window", min(looks_back, max(1, settings.target // 2)))
             chosen["window"] = window = min(window, settings.target)
             sinks = min(chosen.get("sinks", settings.sinks), settings.target - window)
             if "sinks" in scorer.takes:

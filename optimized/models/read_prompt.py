@@ -167,8 +167,8 @@ class DecodingReader(Reader):
             refinement,
         )
         gates = self.scorer_settings().get("weights")
-        options = scorer.of_model(self.model) | dict(self.settings)
-        how = name, gates, self.kv, self.exact, options
+        options = {n: x for n, x in self.settings.items() if n != "weights"}
+        how = name, gates, self.kv, self.exact, scorer.of_model(self.model) | options
         cache = DecodingTransformersCache(self.model.config, config, *how)
         return self.read_all_but_last(cache)
 

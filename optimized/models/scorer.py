@@ -85,6 +85,8 @@ class Scorer:
     """Default length of the observation window in queries; None where all queries count."""
     looks_back: int | None = None
     """Default number of the last queries by which it scores while the model decodes, if it does."""
+    needs: tuple[str, ...] = ()
+    """Names of what `of_model` returns, which `by_last_queries` cannot do without."""
     least = 1
     """Smallest length of the observation window."""
     sharing: str | None = None

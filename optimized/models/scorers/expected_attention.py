@@ -23,6 +23,7 @@ class ExpectedAttention(Scorer):
     functions = (optimized.expected_attention, optimized.mean_rotation)
     decodes = True
     looks_back = 32
+    needs = ("frequencies",)
     colour = "#6b7d1c"
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:

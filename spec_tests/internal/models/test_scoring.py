@@ -176,3 +176,18 @@ def test_the_first_and_the_last_tokens_are_held_while_decoding():
             first, last = positions[present].sort().values.tensor_split([4])
             assert first.tolist() == [0, 1, 2, 3]
             assert last.tolist() == [*range(TOKENS + 9 - len(last), TOKENS + 9)]
+
+
+@pytest.mark.parametrize(
+    ("score", "options", "says"),
+    [
+        ("expected_attention", {}, r"frequencies with score .*, got \[\]: .*of_model"),
+        ("snapkv", dict(windwo=3), "windwo"),
+        ("h2o", dict(window=3), "must be left out, got window"),
+    ],
+)
+def test_options_of_a_cache_are_those_of_its_score(score, options, says):
+    with pytest.raises(ValueError, match=says):
+        models.DecodingTransformersCache(
+            attached_model("llama").config, NEVER, score, options=options
+        )
