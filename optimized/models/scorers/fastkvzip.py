@@ -36,7 +36,7 @@ class FastKVzip(Scorer):
 
     def remember(self, step: Step, past: Tensor | None) -> Tensor:
         """Score the chunk; a token's score does not depend on other tokens."""
-        gate = beside(step.hidden, self.settings["weights"][step.layer])
+        gate = beside(step.keys, self.settings["weights"][step.layer])
         scores = self.kv.fastkvzip(step.hidden, gate, sinks=0, recent=0).scores
         return scores if past is None else torch.cat([past, scores], -1)
 
@@ -50,12 +50,12 @@ class FastKVzip(Scorer):
     @staticmethod
     def arriving(kv: ModuleType, new: NewTokens) -> Tensor:
         """Return the scores that the FastKVzip gate gives new tokens."""
-        return kv.fastkvzip(new.hidden, beside(new.hidden, new.gate), valid=new.valid).scores
+        return kv.fastkvzip(new.hidden, beside(new.keys, new.gate), valid=new.valid).scores
 
 
-def beside(hidden: Tensor, gate: GateWeights) -> GateWeights:
-    """Return a gate on the device of the hidden states."""
-    return GateWeights(*(x.to(hidden.device) for x in gate))
+def beside(keys: Tensor, gate: GateWeights) -> GateWeights:
+    """Return a gate on the device of a layer's keys."""
+    return GateWeights(*(x.to(keys.device) for x in gate))
 
 
 def require_gates(weights: Any, layers: int) -> None:
