@@ -94,7 +94,7 @@ from reference.quantizers.low_rank import LowRank, low_rank
 from reference.quantizers.outliers import outlier_mask
 from reference.quantizers.published_sizes import kivi_share, quantizer_sizes
 from reference.quantizers.size import QuantizerBytes, gear_size, kivi_size, quantizer_bytes
-from reference.ragged_attention import ragged_attention
+from reference.ragged_attention import RaggedAttention, ragged_attention
 from reference.refinement import refine
 from reference.retain import kept_count, modular_utility, ranking, retain
 from reference.scorers.cake import cake, cake_preference
@@ -115,7 +115,7 @@ from reference.scorers.streaming_llm import streaming_llm
 # in reading order, a line for each file
 __all__ = ["attention_weights", "attention", "attention_error"]
 __all__ += ["kept_count", "ranking", "retain", "modular_utility"]
-__all__ += ["ragged_attention"]
+__all__ += ["RaggedAttention", "ragged_attention"]
 __all__ += ["DenseCache", "RaggedCache", "evict", "stored_bytes"]
 __all__ += ["Scored"]
 __all__ += ["cake", "cake_preference"]

@@ -1,15 +1,29 @@
 """Attention over heads that keep different numbers of entries, and over newer tokens."""
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference.attention import attention
+from reference.attention import attention, log_sum_exps
 from reference.contract.enforce import may_read_values, requires
 from reference.contract.preconditions import aligned, grouped, same_dtype, wide
 from reference.contract.types import Finite, FiniteAbove0
 from reference.evict import RaggedCache
+from reference.precision import widest
+
+
+class RaggedAttention(NamedTuple):
+    """What the queries read, and the log-sum-exp of what they see.
+
+    Source:
+        Ours: attention to other entries is merged with it.
+    """
+
+    output: Float[Tensor, "*batch query_heads queries width"]
+    log_sum_exp: Float[Tensor, "*batch query_heads queries"]
 
 
 def one_span_a_head(cache: RaggedCache, keys: Tensor) -> None:
@@ -37,11 +51,12 @@ def ragged_attention(
     valid: Bool[Tensor, "*batch tokens"] | None = None,
     causal: bool = True,
     scale: FiniteAbove0 | None = None,
-) -> Float[Tensor, "*batch query_heads queries width"]:
+    log_sum_exp: bool = False,
+) -> Float[Tensor, "*batch query_heads queries width"] | RaggedAttention:
     r"""Attention of each query over the kept entries of its head, and over newer tokens.
 
     $$\operatorname{Attn}\bigl(q_t,\; K_s^{(h)} \,\Vert\, K_{1:t},\; V_s^{(h)} \,\Vert\,
-      V_{1:t}\bigr)$$
+      V_{1:t}\bigr), \qquad L_t = \ln \sum_j \exp\Bigl(\frac{q_t k_j}{\sqrt{d_h}}\Bigr)$$
 
     Args:
         queries: $q_t$; the last query sees the last of the new tokens.
@@ -53,13 +68,16 @@ def ragged_attention(
             query sees padding, and only where causal.
         causal: whether a query sees no new token after its own position.
         scale: factor on the logits; $1 / \sqrt{d_h}$ unless given.
+        log_sum_exp: whether to return $L_t$ as well; its sum is over all $k_j$ that the query sees.
 
     Returns:
-        The output in the dtype of `queries`, rounded to it once; 0 where a query sees nothing.
+        The output in the dtype of `queries`, rounded to it once; 0 where a query sees nothing. If
+        asked for, $L_t$ beside it, in float32, or float64 where an argument is: minus infinity
+        where a query sees nothing.
 
     Source:
         HEX-3.1a, GraphKV-4.1. Ours: the attention that §3.1 of HEX prints, over what is left of a
-        head and newer tokens.
+        head and newer tokens; and $L_t$, by which two parts are merged.
 
     Reading:
         E-A1: evicted entries are not in the softmax, and the last query is aligned with the last
@@ -68,6 +86,8 @@ def ragged_attention(
     count, tokens = queries.shape[-2], keys.shape[-2]
     group = queries.shape[-3] // max(1, keys.shape[-3])
     output = torch.zeros_like(queries)
+    exact = widest(queries, cache.keys, keys)
+    sums = torch.full_like(queries[..., 0], -torch.inf, dtype=exact)
     for head in np.ndindex(*queries.shape[:-2]):
         *row, h = head
         index = (*row, h // group)
@@ -86,4 +106,5 @@ def ragged_attention(
             if len(left):
                 query = queries[head][None, t, None]
                 output[head][t] = attention(query, left[None], read[None], False, scale)[0, 0]
-    return output
+                sums[head][t] = log_sum_exps(query, left[None], False, scale)[0, 0]
+    return RaggedAttention(output, sums) if log_sum_exp else output

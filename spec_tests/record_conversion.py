@@ -9,8 +9,14 @@ from torch import Tensor
 
 import reference
 
-ADDED = {"HexConfig": {"value_bits": None}}
-"""Fields of our extensions, by record, with their defaults: a module's own type may lack them."""
+ADDED = {
+    "HexConfig": {"value_bits": None},
+    "HexAttention": {"log_sum_exp": None},
+    "hex_attention": {"log_sum_exp": False},
+    "ragged_attention": {"log_sum_exp": False},
+}
+"""Fields and parameters of our extensions, by record or function, with their defaults: a module's
+own may lack them."""
 Own = dict[type, type]  # the module's type for each record of the specification
 
 

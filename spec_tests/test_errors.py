@@ -6,10 +6,15 @@ from torch.utils._pytree import tree_leaves
 
 from spec_tests.accuracy import assert_equal
 from spec_tests.inputs import REFUSALS
-from spec_tests.record_conversion import is_extended
+from spec_tests.record_conversion import ADDED, is_extended
 
 CASES = [
-    pytest.param(name, argument, id=f"{name}-{argument}")
+    pytest.param(
+        name,
+        argument,
+        id=f"{name}-{argument}",
+        marks=[pytest.mark.extension] * (argument in ADDED.get(name, {})),
+    )
     for name, (_, refusals) in REFUSALS.items()
     for argument in dict.fromkeys(refusal.argument for refusal in refusals)
 ]
@@ -26,7 +31,7 @@ def test_refuses(impl, name, argument):
     good, refusals = REFUSALS[name]
     for refusal in refusals:
         if refusal.argument == argument and (impl.asked or not is_extended(refusal.change)):
-            value = good[argument]
+            value = good.get(argument)
             bad = refusal.change(value) if callable(refusal.change) else refusal.change
             inputs = {k: v.clone() if isinstance(v, Tensor) else v for k, v in good.items()}
             assert_refused(impl, name, {**inputs, argument: bad}, refusal)

@@ -25,6 +25,7 @@ from optimized.kernels._attention_common import (
 )
 from optimized.kernels._numerics import round_to_dtype, widened
 from reference.evict import RaggedCache
+from reference.ragged_attention import RaggedAttention
 
 BLOCK = 64
 ROWS = 64
@@ -142,10 +143,13 @@ def attend_kernel(
 
 @triton.jit(do_not_specialize=["rows", "splits", "share"])
 def join_kernel(
-    means, sums, offsets, out, rows, lines, splits, share,
+    means, sums, offsets, out, log_sums, rows, lines, splits, share,
     WIDTH: tl.constexpr, ROOM: tl.constexpr, LINES: tl.constexpr, SPLITS: tl.constexpr,
 ):  # fmt: skip
-    """Write the output of a query: the weighted mean over its shares and the new tokens."""
+    """Write the output of a query: the weighted mean over its shares and the new tokens.
+
+    The log-sum-exp of its logits is written too, if there is room for it.
+    """
     row = tl.program_id(0).to(tl.int64)
     head, r = row // rows, row % rows
     h, many = shares_of(offsets, lines, share, LINES)
@@ -170,6 +174,8 @@ def join_kernel(
         part = tl.load(means + here[:, None] * WIDTH + d[None, :], mask=there, other=0.0)
         mean = mean * (old * inverse) + tl.sum((weight * inverse)[:, None] * part, 0)
     tl.store(out + row * WIDTH + d, round_to_dtype(mean, out.dtype.element_ty), mask=d < WIDTH)
+    if log_sums is not None:
+        tl.store(log_sums + row, high + tl.log(tl.where(total > 0, total, 1.0)))
 
 
 @gradient_fallback(vector.ragged_attention)
@@ -181,11 +187,18 @@ def ragged_attention(
     valid: Tensor | None,
     causal: bool,
     scale: float | None,
-) -> Tensor:
-    if not queries.numel():
-        return torch.empty_like(queries)
+    log_sum_exp: bool,
+) -> Tensor | RaggedAttention:
     if not {queries.dtype, keys.dtype, cache.keys.dtype} <= DTYPES or queries.shape[-1] > WIDEST:
-        return vector.ragged_attention(queries, cache, keys, values, valid, causal, scale)
+        settings = valid, causal, scale, log_sum_exp
+        return vector.ragged_attention(queries, cache, keys, values, *settings)
+    exact = dict(dtype=torch.float32)
+    out, log_sums = torch.empty_like(queries), None
+    if log_sum_exp:
+        log_sums = queries.new_empty(queries.shape[:-1], **exact)
+    found = out if log_sums is None else RaggedAttention(out, log_sums)
+    if not queries.numel():
+        return found
     *batch, heads, count, width = queries.shape
     kv_heads, tokens = keys.shape[-3:-1]
     lines = math.prod(batch) * kv_heads
@@ -201,7 +214,6 @@ def ragged_attention(
     share = max(1, triton.cdiv(triton.cdiv(entries, max(fit, lines)), block)) * block
     splits = entries // share + lines
     offsets = cache.offsets.contiguous()
-    exact = dict(dtype=torch.float32)
     means = queries.new_empty((splits + lines, rows, width), **exact)
     sums = queries.new_empty((splits + lines, rows, 2), **exact)
     shape = dict(WIDTH=width, ROOM=padded_width(width), LINES=triton.next_power_of_2(lines))
@@ -214,8 +226,7 @@ def ragged_attention(
         NATIVE=multiplies_stored_dtype(attend_kernel, queries, keys, cache.keys),
         num_warps=8 if wide else 4,
     )  # fmt: skip
-    out = torch.empty_like(queries)
     join_kernel[(lines * rows,)](
-        means, sums, offsets, out, rows, lines, splits, share, SPLITS=SPLITS, **shape
+        means, sums, offsets, out, log_sums, rows, lines, splits, share, SPLITS=SPLITS, **shape
     )
-    return out
+    return found

@@ -9,6 +9,7 @@ from torch import Tensor
 from optimized._dispatch import kernel_on_gpu
 from reference.evict import RaggedCache
 from reference.precision import widest
+from reference.ragged_attention import RaggedAttention
 
 LOGITS = 2**22
 """Most logits in memory at a time."""
@@ -23,7 +24,8 @@ def ragged_attention(
     valid: Tensor | None,
     causal: bool,
     scale: float | None,
-) -> Tensor:
+    log_sum_exp: bool,
+) -> Tensor | RaggedAttention:
     *_, heads, count, width = queries.shape
     kv_heads, tokens = keys.shape[-3:-1]
     rows = keys.shape[:-3].numel()
@@ -36,15 +38,18 @@ def ragged_attention(
     longest = max(lengths, default=0)
     unseen = unseen_mask(valid, (rows, kv_heads, count, tokens), causal, keys.device)
     step = max(1, LOGITS // max(1, rows * heads * (longest + tokens)))
+    sums = scaled.new_empty(scaled.shape[:-1]) if log_sum_exp else None
     if step >= count:
-        out = attend(scaled, cache, lengths, since, unseen)
-        return out.to(queries.dtype).view(queries.shape)
-    out = torch.empty_like(scaled)
-    for start in range(0, count, step):
-        chunk = slice(start, start + step)
-        hides = unseen if unseen is None or unseen.shape[-2] == 1 else unseen[..., chunk, :]
-        out[:, :, chunk] = attend(scaled[:, :, chunk], cache, lengths, since, hides)
-    return out.to(queries.dtype).view(queries.shape)
+        out = attend(scaled, cache, lengths, since, unseen, sums)
+    else:
+        out = torch.empty_like(scaled)
+        for start in range(0, count, step):
+            chunk = slice(start, start + step)
+            hides = unseen if unseen is None or unseen.shape[-2] == 1 else unseen[..., chunk, :]
+            part = None if sums is None else sums[:, :, chunk]
+            out[:, :, chunk] = attend(scaled[:, :, chunk], cache, lengths, since, hides, part)
+    out = out.to(queries.dtype).view(queries.shape)
+    return out if sums is None else RaggedAttention(out, sums.view(queries.shape[:-1]))
 
 
 def unseen_mask(
@@ -70,16 +75,22 @@ def attend(
     lengths: list[int],
     since: tuple[Tensor, Tensor],
     unseen: Tensor | None,
+    sums: Tensor | None,
 ) -> Tensor:
-    """Return the attention of each head to its own entries and to the new tokens."""
+    """Return the attention of each head to its own entries and to the new tokens.
+
+    The log-sum-exp of the logits is written to `sums`, if it is wanted.
+    """
     fresh = queries @ since[0].mT
     fresh = fresh if unseen is None else fresh.masked_fill(unseen, -torch.inf)
     olds = zip(cache.keys.split(lengths), cache.values.split(lengths), strict=True)
     news = zip(queries.flatten(1, 2), fresh.flatten(1, 2), since[1][:, 0], strict=True)
     out = []
-    for (query, later, value), (key, old) in zip(news, olds, strict=True):
+    for head, ((query, later, value), (key, old)) in enumerate(zip(news, olds, strict=True)):
         logits = torch.cat([query @ key.to(query.dtype).mT, later], -1)
         weights = logits.softmax(-1)
+        if sums is not None:
+            sums[head] = logits.logsumexp(-1).view_as(sums[head])
         if unseen is not None:
             weights = weights.masked_fill((logits == -torch.inf).all(-1, keepdim=True), 0)
         left, right = weights.split([len(key), len(value)], -1)

@@ -2,6 +2,8 @@
 
 import math
 
+import torch
+
 
 def weights(query: list[float], keys: list[list[float]], scale: float) -> list[float]:
     """Return one query's weight on each of the keys it sees."""
@@ -16,6 +18,12 @@ def output(mass: list[float], values: list[list[float]], width: int) -> list[flo
     """Return the mean of the values, weighted."""
     columns = range(width)
     return [math.fsum(m * v[c] for m, v in zip(mass, values, strict=True)) for c in columns]
+
+
+def merged(*parts):
+    """Return attention to the union of sets, from the output and the log-sum-exp of each set."""
+    outputs, sums = (torch.stack(side) for side in zip(*parts, strict=True))
+    return (sums.softmax(0).nan_to_num(0)[..., None] * outputs).sum(0)
 
 
 def attend_one_head(queries, keys, values, causal: bool, scale: float | None):

@@ -156,6 +156,10 @@ ragged_attention/test_laws.py::test_after_no_eviction_it_is_attention_over_the_w
   kernel_values_of_the_first_share: every part of a head has the values of the first part
   - left_values += (begin + first) * WIDTH
   + left_values += begin * WIDTH
+ragged_attention/test_laws.py::test_the_log_sum_exp_is_that_of_every_logit_that_a_query_sees
+  kernel_sum_of_the_new_tokens: the log-sum-exp counts the new tokens alone
+  - tl.store(log_sums + row, high +
+  + tl.store(log_sums + row, tl.load(sums + last * 2) +
 """)
 
 mutant = register_kernel_mutants("hex/compress.py")

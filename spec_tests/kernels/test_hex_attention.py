@@ -24,7 +24,7 @@ taken = wide_cache_inputs().filter(lambda x: home.taken(**x, valid=None))
 @settings(max_examples=4)
 @given(taken, st.sampled_from([1, 4, 1056]), st.sampled_from([None, 0.0625]), st.booleans())
 def test_programs_read_what_the_specification_restores_in_any_order(x, resident, scale, mass):
-    x = x | dict(scale=scale, mass=mass)
+    x = x | dict(scale=scale, mass=mass, log_sum_exp=True)
     with patch.multiple(home, RESIDENT=resident, multiprocessors=lambda _: 1):
         attended = home.hex_attention(**x)
         with programs_in_order(ORDERS["shuffled"]):

@@ -20,4 +20,12 @@ test_each_head_attends_to_its_own_entries_and_to_the_new_tokens
   ragged_heads_dealt_in_turn: query head h uses the entries of head h modulo their number
   - index = (*row, h // group)
   + index = (*row, h % keys.shape[-3])
+test_the_log_sum_exp_is_that_of_every_logit_that_a_query_sees
+  sum_without_the_scale: the log-sum-exp is that of logits at the usual scale
+  - log_sum_exps(query, left[None], False, scale)
+  + log_sum_exps(query, left[None], False, None)
+test_attention_to_entries_merges_with_attention_to_new_tokens
+  sum_to_base_two: the log-sum-exp is a logarithm to base two
+  - RaggedAttention(output, sums)
+  + RaggedAttention(output, sums * 1.4426950408889634)
 """)

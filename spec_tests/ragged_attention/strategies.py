@@ -35,6 +35,8 @@ def attending(draw):
 
 INPUTS = dict(ragged_attention=attending())
 
+EXTENDED = dict(ragged_attention=attending().map(lambda x: x | dict(log_sum_exp=True)))
+
 entries, tokens = torch.ones(5, 2), torch.ones(1, 2, 3, 2)
 cache = RaggedCache(entries, entries, torch.arange(5), torch.tensor([0, 1, 5]))
 narrow = cache._replace(keys=entries[:, :1], values=entries[:, :1])

@@ -4,7 +4,7 @@ A step launches four kernels, of `optimized.kernels.hex._decode_kernels`, and no
 falls back to PyTorch: see `taken`.
 """
 
-from math import e, log2, sqrt
+from math import e, log, log2, sqrt
 from typing import NamedTuple
 
 import torch
@@ -71,6 +71,7 @@ def hex_attention(
     causal: bool,
     scale: float | None,
     mass: bool,
+    log_sum_exp: bool,
 ) -> HexAttention:
     if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
         raise TypeError(
@@ -78,12 +79,16 @@ def hex_attention(
             "out by PackedCache.of(cache) and capture optimized.kernels.hex.attention.attend_packed"
         )
     if not taken(queries, cache, valid):
-        return vector.hex_attention(queries, cache, valid, causal, scale, mass)
-    return attend_packed(queries, PackedCache.of(cache), scale, mass)
+        return vector.hex_attention(queries, cache, valid, causal, scale, mass, log_sum_exp)
+    return attend_packed(queries, PackedCache.of(cache), scale, mass, log_sum_exp)
 
 
 def attend_packed(
-    queries: Tensor, cache: PackedCache, scale: float | None = None, mass: bool = False
+    queries: Tensor,
+    cache: PackedCache,
+    scale: float | None = None,
+    mass: bool = False,
+    log_sum_exp: bool = False,
 ) -> HexAttention:
     """Return the attention of one query a head to a cache in the kernels' layout."""
     rest, room = cache.rest, cache.room
@@ -94,15 +99,24 @@ def attend_packed(
         filled = torch.full((1,), cache.held, device=queries.device)
         exact = rest.residual_keys.contiguous(), rest.residual_values.contiguous()
         residual = Residual(*exact, filled)
+    step = queries, cache.spans, residual, None, rest.config, scale
     if not mass:
-        output = launch(queries, cache.spans, residual, None, rest.config, scale, None)
-        return HexAttention(output, None)
+        output, whole = launch(*step, None)
+        return HexAttention(output, None, log_sum_exps(whole, queries) if log_sum_exp else None)
     tokens, size = sum(cache.spans.lengths), residual.residual_keys.shape[-2]
     rows = rest.residual_mass.shape[:-1]
     sums = queries.new_empty(*rows, tokens + size, dtype=torch.float32)
     target = Mass(sums, cache.spans.counts[1], False)
-    output = launch(queries, cache.spans, residual, None, rest.config, scale, target)
-    return HexAttention(output, sums[..., : tokens + cache.held])
+    output, whole = launch(*step, target)
+    drawn = sums[..., : tokens + cache.held]
+    return HexAttention(output, drawn, log_sum_exps(whole, queries) if log_sum_exp else None)
+
+
+def log_sum_exps(whole: Tensor, queries: Tensor) -> Tensor:
+    """Return the log-sum-exp of each query's logits from what `launch` returns beside the output."""
+    group = queries.shape[-3] // whole.shape[1]
+    sums = whole.sum(-2).flatten(-2)[..., :group] * log(2)
+    return sums.reshape(queries.shape[:-1])
 
 
 def decode(queries: Tensor, keys: Tensor, values: Tensor, cache: PackedCache) -> Tensor:
@@ -118,7 +132,7 @@ def decode(queries: Tensor, keys: Tensor, values: Tensor, cache: PackedCache) ->
     remembered = cache.spans.counts[1] if cache.rest.mass.shape[-1] else 0
     target = Mass(room.mass, remembered, True)
     new = Token(keys.contiguous(), values.contiguous())
-    return launch(queries, cache.spans, residual, new, cache.rest.config, None, target)
+    return launch(queries, cache.spans, residual, new, cache.rest.config, None, target)[0]
 
 
 class Mass(NamedTuple):
@@ -137,8 +151,12 @@ def launch(
     config: HexConfig,
     scale: float | None,
     mass: Mass | None,
-) -> Tensor:
-    """Launch the kernels of a step of one query a head, and return its output."""
+) -> tuple[Tensor, Tensor]:
+    """Launch the kernels of a step of one query a head, and return its output.
+
+    Beside it are, to base two, the largest logit of each query and the logarithm of the sum of
+    powers relative to it: [rows, heads, programs, 2, columns].
+    """
     rows, heads, width = spans.key_steps.shape[1:]
     group = queries.shape[-3] // heads
     if (spans.bits, width) not in TAKEN or torch.float64 in (queries.dtype, spans.kept_keys.dtype):
@@ -165,7 +183,7 @@ def launch(
     output = torch.empty_like(queries)
     found = queries.new_empty(grid, splits, width, columns, dtype=torch.float32)
     norms = found.new_empty(grid, splits, 2, columns)
-    whole = found.new_empty(grid, 2, columns)
+    whole = found.new_empty(rows, heads, parts, 2, columns)
     stored = (mass.tiles if mass else 0) * TILE  # logits of tiles, before those of the buffer
     pieces = mass.tiles + triton.cdiv(room, TILE) if mass else 0
     logits = found.new_empty(grid, pieces * TILE, columns) if mass else None
@@ -194,7 +212,7 @@ def launch(
             logits, whole, mass.sums, spans.tiles, residual.filled, size, pieces, mass.tiles,
             pieces * TILE, room, mass.sums.shape[-1], **shape, ADD=mass.add,
         )  # fmt: skip
-    return output
+    return output, whole
 
 
 def entries_of(

@@ -252,9 +252,12 @@ def in_slots(scale: Tensor, there: TokenSlots) -> Tensor:
 
 def attend(
     queries: Tensor, cache: HexCache | StackedCache, valid: Tensor | None, causal: bool,
-    scale: float | None, reading: bool = True,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return the output and the mass; without `reading`, return the queries as output."""
+    scale: float | None, reading: bool = True, log_sum_exp: bool = False,
+) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
+    """Return the output, the mass, and the log-sum-exp of the logits, if it is wanted.
+
+    Without `reading`, return the queries as output.
+    """
     rest = cache.rest if isinstance(cache, StackedCache) else cache
     exact = widest(queries, rest.residual_keys)
     *batch, heads, count, width = queries.shape
@@ -266,6 +269,7 @@ def attend(
     tokens, total = sum(lengths), sum(places)
     valid = None if valid is None else valid.view(rows, 1, 1, tokens)
     outputs, masses = [], []
+    sums = scaled.new_empty(scaled.shape[:-1]) if log_sum_exp else None
     step = max(1, LOGITS // max(1, rows * heads * total))
     for start in range(0, count, step):
         chunk = slice(start, min(count, start + step))
@@ -279,6 +283,8 @@ def attend(
             split = zip(parts, unseen.split(lengths, -1), strict=True)
             unseen = torch.cat([part.spread(flags) for part, flags in split], -1)
             by_query.masked_fill_(unseen, -torch.inf)
+        if sums is not None:
+            sums[:, :, chunk] = by_query.logsumexp(-1)
         weights = logits.softmax(-1)
         if valid is not None and unseen is not None:
             blind = unseen.all(-1, keepdim=True)
@@ -291,10 +297,11 @@ def attend(
     mass = sum(masses[1:], masses[0]) if masses else scaled.new_zeros(rows, total)
     drawn = zip(parts, mass.split(places, -1), strict=True)
     mass = torch.cat([part.gathered(share) for part, share in drawn], -1).view(*batch, tokens)
+    sums = None if sums is None else sums.view(queries.shape[:-1])
     if not reading:
-        return queries, mass
+        return queries, mass, sums
     output = torch.cat(outputs, 2) if outputs else scaled
-    return output.to(queries.dtype).view(queries.shape), mass
+    return output.to(queries.dtype).view(queries.shape), mass, sums
 
 
 def unseen_mask(
@@ -328,7 +335,8 @@ def hex_attention(
     causal: bool,
     scale: float | None,
     mass: bool,
+    log_sum_exp: bool,
 ) -> HexAttention:
-    output, given = attend(queries, cache, valid, causal, scale)
+    output, given, sums = attend(queries, cache, valid, causal, scale, log_sum_exp=log_sum_exp)
     checks.refuse_overflow("queries", output.abs())
-    return HexAttention(output, given if mass else None)
+    return HexAttention(output, given if mass else None, sums)

@@ -21,7 +21,7 @@ def hex_decode(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -
         stop = min(length, start + buffer_space(cache))
         chunk, *new = (x[..., start:stop, :] for x in (queries, keys, values))
         cache = add_tokens(cache, *new)
-        output[..., start:stop, :], mass = hex_attention(chunk, cache, None, True, None, True)
+        output[..., start:stop, :], mass, _ = hex_attention(chunk, cache, None, True, None, True)
         assert mass is not None
         checks.refuse_overflow("queries", mass)
         cache, start = compress_if_full(add_mass(cache, mass)), stop
@@ -41,7 +41,7 @@ def decode_in_layout(
         whole = cache.cache() if isinstance(cache, StackedCache) else cache
         return hex_decode(whole, queries, keys, values)
     cache = cache._replace(rest=add_tokens(cache.rest, keys, values))
-    output, mass = attend(queries, cache, None, True, None)
+    output, mass, _ = attend(queries, cache, None, True, None)
     checks.refuse_overflow("queries", mass)
     return output, compress_full_buffer(cache._replace(rest=add_mass(cache.rest, mass)))
 

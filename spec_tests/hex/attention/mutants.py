@@ -15,6 +15,14 @@ test_attention_over_a_cache_is_attention_over_what_it_restores
   mass_of_one_head: the mass counts the first query head alone
   - causal, scale).sum((0, 1))
   + causal, scale)[:1].sum((0, 1))
+test_the_log_sum_exp_is_that_of_every_logit_that_a_query_sees
+  sum_sees_later: the log-sum-exp counts tokens after the query
+  - log_sum_exps(*part, causal, scale)
+  + log_sum_exps(*part, False, scale)
+test_attention_to_a_cache_merges_with_attention_to_other_tokens
+  sum_without_its_largest: the log-sum-exp is relative to the largest logit
+  - sums if log_sum_exp else None
+  + sums.minimum(sums * 0) if log_sum_exp else None
 test_attention_over_a_cache_in_half_precision_reads_it_unrounded
   attends_to_what_is_rounded: restored entries are rounded to the dtype of the cache
   - keys, values = read_unrounded(cache)

@@ -35,7 +35,9 @@ def hex_attention_inputs(draw, cache=caches(), padded=st.booleans()):  # noqa: B
 
 INPUTS = dict(hex_attention=hex_attention_inputs())
 
-EXTENDED = dict(hex_attention=hex_attention_inputs(caches(extended=True)))
+extended = hex_attention_inputs(caches(extended=True))
+
+EXTENDED = dict(hex_attention=extended.map(lambda x: x | dict(log_sum_exp=True)))
 
 DRAWN = dict(hex_attention=needs_expander_mask)
 

@@ -11,7 +11,9 @@ from optimized.vector.hex import attention, compress, packing, stacked_cache
 from optimized.vector.hex.decode_step import decode_in_layout
 from optimized.vector.hex.stacked_cache import StackedCache
 from spec_tests.accuracy import assert_as_accurate, assert_close, assert_equal, cast
-from spec_tests.hex.attention.oracle import read, sum_restored_weights
+from spec_tests.attention.oracle import merged
+from spec_tests.attention.strategies import log_sum_exp
+from spec_tests.hex.attention.oracle import read, sum_restored_weights, sums_of_restored
 from spec_tests.hex.attention.strategies import hex_attention_inputs
 from spec_tests.hex.cache.strategies import BLOCK, half_precision_cache
 from spec_tests.kernels.hex_cache_strategy import has_blocks, wide_cache_inputs
@@ -110,6 +112,35 @@ def test_padding_draws_nothing_and_a_query_at_padding_reads_nothing(impl, x):
     blind = (left < tokens - real).expand(*attended.output.shape[:-3], count, 1)[..., None, :, :]
     nothing = attended.output.masked_fill(~blind, 0)
     assert_equal(nothing, torch.zeros_like(nothing))
+
+
+@pytest.mark.extension
+@pytest.mark.spec("HEX-3.1a")
+@given(hex_attention_inputs())
+def test_the_log_sum_exp_is_that_of_every_logit_that_a_query_sees(impl, x):
+    """At padding it is minus infinity."""
+    assume(reads_alike(impl, x["cache"]))
+    attended = impl.hex_attention(**x, log_sum_exp=True)
+    inputs = {name: x[name] for name in ("queries", "cache", "valid", "causal", "scale")}
+    assert_as_accurate(attended.log_sum_exp, sums_of_restored, inputs)
+    assert (attended.mass is not None) == x["mass"]
+    assert impl.hex_attention(**x).log_sum_exp is None
+
+
+@pytest.mark.extension
+@pytest.mark.spec("HEX-3.1a")
+@settings(max_examples=20)
+@given(unpadded | wide_cache_inputs(bits=(4,)), st.integers(0, 3))
+def test_attention_to_a_cache_merges_with_attention_to_other_tokens(impl, x, others):
+    assume(reads_alike(impl, x["cache"]))
+    queries, cache = cast((x["queries"], x["cache"]), torch.float32)
+    shape = (*cache.residual_keys.shape[:-2], others, queries.shape[-1])
+    keys, values = torch.randn(2, *shape, generator=torch.Generator().manual_seed(others))
+    x = dict(queries=queries, causal=False, scale=x.get("scale"))
+    attended = impl.hex_attention(cache=cache, **x, log_sum_exp=True)
+    plain = reference.attention(keys=keys, values=values, **x), log_sum_exp(keys=keys, **x)
+    whole = read(cache=cache, keys=keys, values=values, **x)
+    assert_close(merged((attended.output, attended.log_sum_exp), plain), whole.double(), 64.0)
 
 
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")
