@@ -21,9 +21,9 @@ def known_of(
 
 def log_sum_exps(queries: Tensor, keys: Tensor, causal: bool, scale: float | None) -> Tensor:
     r"""Return $L_t = \ln \sum_j \exp(q_t k_j / \sqrt{d_h})$ over the keys that a query sees."""
-    scale = 1 / math.sqrt(queries.shape[-1]) if scale is None else scale
+    factor = scale or 1 / math.sqrt(queries.shape[-1])
     exact, group = widest(queries, keys), queries.shape[-3] // max(1, keys.shape[-3])
-    logits = queries.to(exact) @ keys.to(exact).repeat_interleave(group, -3).mT * scale
+    logits = queries.to(exact) @ keys.to(exact).repeat_interleave(group, -3).mT * factor
     count, tokens = logits.shape[-2:]
     later = logits.new_ones(count, tokens, dtype=torch.bool).triu(tokens - count + 1)
     logits = logits.masked_fill(later, -torch.inf) if causal else logits

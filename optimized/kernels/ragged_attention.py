@@ -193,9 +193,8 @@ def ragged_attention(
         settings = valid, causal, scale, log_sum_exp
         return vector.ragged_attention(queries, cache, keys, values, *settings)
     exact = dict(dtype=torch.float32)
-    out, log_sums = torch.empty_like(queries), None
-    if log_sum_exp:
-        log_sums = queries.new_empty(queries.shape[:-1], **exact)
+    out = torch.empty_like(queries)
+    log_sums = queries.new_empty(queries.shape[:-1], **exact) if log_sum_exp else None
     found = out if log_sums is None else RaggedAttention(out, log_sums)
     if not queries.numel():
         return found

@@ -17,9 +17,9 @@ from reference.precision import widest
 
 
 class HexAttention(NamedTuple):
-    """What the queries read; the attention they hand out to each token, if that was asked for.
+    """What the queries read, and the attention they hand out to each token, if that was asked for.
 
-    So is the log-sum-exp of each query's logits, which is ours.
+    Ours: likewise the log-sum-exp of what each query sees.
 
     Source:
         HEX-5a.

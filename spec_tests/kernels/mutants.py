@@ -175,6 +175,14 @@ hex/compress/test_laws.py::test_what_is_restored_is_kcvt_of_the_remaining_entrie
   + here = h * WIDTH + channel
 """)
 
+mutant = register_kernel_mutants("hex/attention.py", programs=1)
+mutant("""
+hex/attention/test_laws.py::test_attention_to_a_cache_merges_with_attention_to_other_tokens
+  kernel_sum_to_base_two: the log-sum-exp is a logarithm to base two
+  - [..., :group] * log(2)
+  + [..., :group] * 1
+""")
+
 mutant = register_kernel_mutants("hex/_codes.py", programs=1)
 mutant("""
 hex/attention/test_laws.py::test_heads_of_a_models_width_read_what_is_restored

@@ -113,7 +113,7 @@ def attend_packed(
 
 
 def log_sum_exps(whole: Tensor, queries: Tensor) -> Tensor:
-    """Return the log-sum-exp of each query's logits from what `launch` returns beside the output."""
+    """Return the log-sum-exp of each query's logits from what `launch` returns beside outputs."""
     group = queries.shape[-3] // whole.shape[1]
     sums = whole.sum(-2).flatten(-2)[..., :group] * log(2)
     return sums.reshape(queries.shape[:-1])

@@ -20,7 +20,7 @@ test_the_log_sum_exp_is_that_of_every_logit_that_a_query_sees
   - log_sum_exps(*part, causal, scale)
   + log_sum_exps(*part, False, scale)
 test_attention_to_a_cache_merges_with_attention_to_other_tokens
-  sum_without_its_largest: the log-sum-exp is relative to the largest logit
+  sum_at_most_zero: the log-sum-exp is at most 0
   - sums if log_sum_exp else None
   + sums.minimum(sums * 0) if log_sum_exp else None
 test_attention_over_a_cache_in_half_precision_reads_it_unrounded

@@ -14,18 +14,6 @@ def read(queries, cache, causal=True, scale=None, keys=None, values=None):
     return reference.attention(queries, next(found), next(found), causal, scale)
 
 
-def sums_of_restored(queries, cache, valid=None, causal=True, scale=None):
-    """Return the log-sum-exp of the logits of the entries that queries see."""
-    keys, _ = read_unrounded(cache)
-    group, scale = queries.shape[-3] // keys.shape[-3], scale or queries.shape[-1] ** -0.5
-    logits = queries.to(keys.dtype) @ keys.repeat_interleave(group, -3).mT * scale
-    count, tokens = logits.shape[-2:]
-    last = torch.arange(count)[:, None] + (tokens - count if causal else tokens)
-    seen = torch.arange(tokens) <= last
-    seen = seen if valid is None else seen & valid[..., None, None, :]
-    return logits.masked_fill(~seen, -torch.inf).logsumexp(-1)
-
-
 def sum_restored_weights(queries, cache, causal, scale):
     """Return the sum of the weights on the entries restored from a cache."""
     keys, _ = read_unrounded(cache)
