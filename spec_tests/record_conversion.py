@@ -15,8 +15,7 @@ ADDED = {
     "hex_attention": {"log_sum_exp": False},
     "ragged_attention": {"log_sum_exp": False},
 }
-"""Fields and parameters of our extensions, by record or function, with their defaults: a module's
-own may lack them."""
+"""Fields and parameters of our extensions, with their defaults: those of a module may lack them."""
 Own = dict[type, type]  # the module's type for each record of the specification
 
 

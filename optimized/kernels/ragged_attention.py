@@ -146,10 +146,7 @@ def join_kernel(
     means, sums, offsets, out, log_sums, rows, lines, splits, share,
     WIDTH: tl.constexpr, ROOM: tl.constexpr, LINES: tl.constexpr, SPLITS: tl.constexpr,
 ):  # fmt: skip
-    """Write the output of a query: the weighted mean over its shares and the new tokens.
-
-    The log-sum-exp of its logits is written too, if there is room for it.
-    """
+    """Write a query's weighted mean over its shares and the new tokens, and its log-sum-exp."""
     row = tl.program_id(0).to(tl.int64)
     head, r = row // rows, row % rows
     h, many = shares_of(offsets, lines, share, LINES)

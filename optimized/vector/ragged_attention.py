@@ -77,10 +77,7 @@ def attend(
     unseen: Tensor | None,
     sums: Tensor | None,
 ) -> Tensor:
-    """Return the attention of each head to its own entries and to the new tokens.
-
-    The log-sum-exp of the logits is written to `sums`, if it is wanted.
-    """
+    """Return the attention of each head to its own entries and the new tokens; write its sums."""
     fresh = queries @ since[0].mT
     fresh = fresh if unseen is None else fresh.masked_fill(unseen, -torch.inf)
     olds = zip(cache.keys.split(lengths), cache.values.split(lengths), strict=True)

@@ -84,12 +84,9 @@ def hex_attention(
 
 
 def attend_packed(
-    queries: Tensor,
-    cache: PackedCache,
-    scale: float | None = None,
-    mass: bool = False,
+    queries: Tensor, cache: PackedCache, scale: float | None = None, mass: bool = False,
     log_sum_exp: bool = False,
-) -> HexAttention:
+) -> HexAttention:  # fmt: skip
     """Return the attention of one query a head to a cache in the kernels' layout."""
     rest, room = cache.rest, cache.room
     cache.require_newest()
@@ -99,17 +96,15 @@ def attend_packed(
         filled = torch.full((1,), cache.held, device=queries.device)
         exact = rest.residual_keys.contiguous(), rest.residual_values.contiguous()
         residual = Residual(*exact, filled)
-    step = queries, cache.spans, residual, None, rest.config, scale
-    if not mass:
-        output, whole = launch(*step, None)
-        return HexAttention(output, None, log_sum_exps(whole, queries) if log_sum_exp else None)
-    tokens, size = sum(cache.spans.lengths), residual.residual_keys.shape[-2]
-    rows = rest.residual_mass.shape[:-1]
-    sums = queries.new_empty(*rows, tokens + size, dtype=torch.float32)
-    target = Mass(sums, cache.spans.counts[1], False)
-    output, whole = launch(*step, target)
-    drawn = sums[..., : tokens + cache.held]
-    return HexAttention(output, drawn, log_sum_exps(whole, queries) if log_sum_exp else None)
+    sums = target = None
+    if mass:
+        tokens, size = sum(cache.spans.lengths), residual.residual_keys.shape[-2]
+        rows = rest.residual_mass.shape[:-1]
+        sums = queries.new_empty(*rows, tokens + size, dtype=torch.float32)
+        target = Mass(sums, cache.spans.counts[1], False)
+        sums = sums[..., : tokens + cache.held]
+    output, whole = launch(queries, cache.spans, residual, None, rest.config, scale, target)
+    return HexAttention(output, sums, log_sum_exps(whole, queries) if log_sum_exp else None)
 
 
 def log_sum_exps(whole: Tensor, queries: Tensor) -> Tensor:

@@ -254,10 +254,7 @@ def attend(
     queries: Tensor, cache: HexCache | StackedCache, valid: Tensor | None, causal: bool,
     scale: float | None, reading: bool = True, log_sum_exp: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
-    """Return the output, the mass, and the log-sum-exp of the logits, if it is wanted.
-
-    Without `reading`, return the queries as output.
-    """
+    """Return output (without `reading` the queries), mass, and the log-sum-exp if it is wanted."""
     rest = cache.rest if isinstance(cache, StackedCache) else cache
     exact = widest(queries, rest.residual_keys)
     *batch, heads, count, width = queries.shape

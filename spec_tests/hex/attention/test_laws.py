@@ -125,7 +125,6 @@ def test_the_log_sum_exp_is_that_of_every_logit_that_a_query_sees(impl, x):
     (keys, _), queries = read_unrounded(x["cache"]), x["queries"].double()
     exact = log_sum_exp(queries, keys, x["causal"], x["scale"], x["valid"])
     assert_close(attended.log_sum_exp, exact, 64.0)
-    assert (attended.mass is not None) == x["mass"]
     assert impl.hex_attention(**x).log_sum_exp is None
 
 
