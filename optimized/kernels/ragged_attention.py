@@ -189,7 +189,7 @@ def ragged_attention(
     if not {queries.dtype, keys.dtype, cache.keys.dtype} <= DTYPES or queries.shape[-1] > WIDEST:
         settings = valid, causal, scale, log_sum_exp
         return vector.ragged_attention(queries, cache, keys, values, *settings)
-    exact = dict(dtype=torch.float32)
+    exact, queries = dict(dtype=torch.float32), queries.contiguous()
     out = torch.empty_like(queries)
     log_sums = queries.new_empty(queries.shape[:-1], **exact) if log_sum_exp else None
     found = out if log_sums is None else RaggedAttention(out, log_sums)
@@ -199,7 +199,7 @@ def ragged_attention(
     kv_heads, tokens = keys.shape[-3:-1]
     lines = math.prod(batch) * kv_heads
     rows, entries = heads // kv_heads * count, len(cache.keys)
-    queries, keys, values = queries.contiguous(), keys.contiguous(), values.contiguous()
+    keys, values = keys.contiguous(), values.contiguous()
     # products of float32 hold their rows in registers
     wide = max(queries.itemsize, keys.itemsize, cache.keys.itemsize) > 2
     block = max(1, BLOCK // 2) if wide else BLOCK

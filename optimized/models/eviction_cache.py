@@ -81,7 +81,9 @@ class EvictionLayer(AttendingLayer):
                 return weighted_attention(query, *self.side_by_side(query, valid), softmax)[0]
             since = *self.whole, valid
             with trusted():  # entries were checked when they were added
-                return optimized.ragged_attention(query, self.old, *since, scale=softmax.scale)
+                out = optimized.ragged_attention(query, self.old, *since, scale=softmax.scale)
+        assert isinstance(out, Tensor)  # without a log-sum-exp
+        return out
 
     def side_by_side(self, query: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return dense keys and values of heads of different lengths, and the mask of queries.

@@ -89,8 +89,8 @@ def test_attention_to_entries_merges_with_attention_to_new_tokens(impl, x):
     x = cast(x, torch.float64)
     none, cache = x["keys"][..., :0, :], x["cache"]
     old = x | dict(keys=none, values=none, valid=None, causal=False)
-    empty = (*(part[:0] for part in cache[:3]), torch.zeros_like(cache.offsets))
-    new = x | dict(cache=reference.RaggedCache(*empty))
+    left, read, places = (part[:0] for part in cache[:3])
+    new = x | dict(cache=reference.RaggedCache(left, read, places, 0 * cache.offsets))
     found = merged(impl.ragged_attention(**old, log_sum_exp=True), read_and_sums(**new))
     assert_close(found, whole(**x), 2.0**14)  # logits times values
 

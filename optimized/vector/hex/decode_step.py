@@ -21,7 +21,8 @@ def hex_decode(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -
         stop = min(length, start + buffer_space(cache))
         chunk, *new = (x[..., start:stop, :] for x in (queries, keys, values))
         cache = add_tokens(cache, *new)
-        output[..., start:stop, :], mass, _ = hex_attention(chunk, cache, None, True, None, True)
+        read = hex_attention(chunk, cache, None, True, None, True, False)
+        output[..., start:stop, :], mass, _ = read
         assert mass is not None
         checks.refuse_overflow("queries", mass)
         cache, start = compress_if_full(add_mass(cache, mass)), stop
