@@ -139,8 +139,8 @@ def select_rows(
                 raw = kv.shift_scores(raw)
             if index in prompt.queries:
                 settings["queries"] = prompt.queries[index][places].to(raw.device)
-            both = (x[places].to(raw.device) for x in (keys, values))
-            yield *both, Scored(raw, scored.protected[places])
+            keys, values = keys[places].to(raw.device), values[places].to(raw.device)
+            yield keys, values, Scored(raw, scored.protected[places])
 
     pools = {"model": heads * len(layers), "layer": heads}.get(settings.get("scope", "head"), 1)
     budget: dict[str, Any] = dict(ratio=ratio) if keep is None else dict(keep=keep * pools)

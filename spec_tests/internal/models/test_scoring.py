@@ -182,7 +182,7 @@ def test_the_first_and_the_last_tokens_are_held_while_decoding():
     ("score", "options", "says"),
     [
         ("expected_attention", {}, r"frequencies with score .*, got \[\]: .*of_model"),
-        ("snapkv", dict(windwo=3), "windwo"),
+        ("snapkv", dict(windows=3), "windows"),
         ("h2o", dict(window=3), "must be left out, got window"),
     ],
 )
