@@ -21,7 +21,7 @@ from optimized.models.prefill import Prefilled
 from optimized.models.quantized import QuantizedLayer
 from optimized.models.systems import System
 from optimized.vector.hex import decode_step as laid
-from reference.contract.checks import must_be
+from reference.contract.checks import finite_unless_its, must_be
 from reference.contract.enforce import compile_contract
 from reference.hex.cache import buffer_space
 
@@ -64,9 +64,15 @@ class HexLayer(QuantizedLayer):
         if self.kv is not optimized:
             return self.kv.hex_decode(self.held, query, keys, values)
         cache = self.held if isinstance(self.held, optimized.HexCache) else self.held.rest
-        checked((cache, query, keys, values), {})
         if not on_gpu((query, self.held)) or kernel_of("hex_attention") is None:
-            return laid.decode_in_layout(self.held, query, keys, values)
+            try:
+                output, held = laid.decode_in_layout(self.held, query, keys, values)
+                finite_unless_its(output, "values", values)
+            except (RuntimeError, ValueError):
+                checked((cache, query, keys, values), {})  # says which of them is at fault
+                raise
+            return output, held
+        checked((cache, query, keys, values), {})
         from optimized.kernels.hex._packed_decode_step import decode_packed
 
         with gpu_context((query,)):

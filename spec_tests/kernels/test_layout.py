@@ -11,7 +11,7 @@ from optimized._dispatch import tensors
 from optimized.bench.launch_recorder import Operators
 from optimized.hex_packed_layout import AHEAD, COUNTED, TILE, PackedCache, places
 from optimized.kernels.hex._sparse_entries import tables
-from optimized.vector.hex._packed_products import fields, repeat_bit_field_masks, slots
+from optimized.vector.hex._packed_products import bit_masks, fields, slots
 from optimized.vector.hex.stacked_cache import StackedCache
 from spec_tests.accuracy import assert_equal
 from spec_tests.hex.cache.strategies import MODES
@@ -20,7 +20,7 @@ from spec_tests.kernels.hex_cache_strategy import has_blocks, wide_cache_inputs
 REMEMBERED: dict[str, Any] = {
     "places of three bits": lambda gpu: places.__wrapped__(3, 64, "keys", gpu),
     "places of four bits": lambda gpu: places.__wrapped__(4, 64, "values", gpu),
-    "masks": lambda gpu: repeat_bit_field_masks.__wrapped__(fields(3).masks, 96, gpu),
+    "masks": lambda gpu: bit_masks.__wrapped__(fields(3).masks, 96, gpu),
     "slots": lambda gpu: slots.__wrapped__(3, 96, gpu),
     "tables": lambda gpu: tables.__wrapped__(HexConfig(density=0.125), (96,), 2, 64, gpu),
 }

@@ -17,8 +17,8 @@ from torch import Tensor
 from optimized._cached_tensors import cached_tensors
 from optimized.vector.hex.packing import as_bytes
 
-CODES = 2**17
-"""Codes that are converted to floats at a time; they fit into the cache of a core."""
+CODES = 2**20
+"""Codes that are converted to floats at a time: 4 MB, and few operators for a long cache."""
 
 
 class Rest(NamedTuple):
@@ -37,7 +37,7 @@ class Fields(NamedTuple):
 
     The pattern repeats every `period` lanes of `size` bits, which hold `codes` codes. Each field
     has a mask for each lane of a period, 0 where the lane has no such field. A masked value times
-    `base` times `worth` is the code.
+    its `worth` is the code.
     """
 
     size: int
@@ -45,7 +45,6 @@ class Fields(NamedTuple):
     codes: int
     code: Tensor
     masks: tuple[tuple[int, ...], ...]
-    base: tuple[float, ...]
     worth: Tensor
     rests: tuple[Rest, ...]
 
@@ -66,28 +65,24 @@ def fields(bits: int) -> Fields:
     code = torch.full(shape, -1).index_put(index, code_of_bits)
     mask = torch.zeros(shape, dtype=torch.long).index_put(index, masks[lane, code_of_bits])
     worth = torch.zeros(shape).index_put(index, 2.0 ** before[lane, code_of_bits])
-    base = worth.masked_fill(worth == 0, torch.inf).amin(1)
     first_slot, rests = {}, []
     for here in zip(*(x.tolist() for x in index), strict=True):
         first = first_slot.setdefault(int(code[here]), here)
         if first != here:
             rests.append((here, first))
     mask = mask.where((mask < 2**15) | (size == 8), mask - 2**16)
-    worth = worth / base[:, None]
-    parts = tuple(map(tuple, mask.tolist())), tuple(base.tolist())
+    parts = tuple(map(tuple, mask.tolist()))
     ends = tuple(Rest(here, begun, float(worth[here] / worth[begun])) for here, begun in rests)
-    return Fields(size, period, codes, code, *parts, worth, ends)
+    return Fields(size, period, codes, code, parts, worth, ends)
 
 
 @cached_tensors(64)
-def repeat_bit_field_masks(
-    masks: tuple[tuple[int, ...], ...], length: int, device: torch.device
-) -> tuple[Tensor | int, ...]:
-    """Return each field's masks, repeated over `length` lanes; one number if the period is 1."""
+def bit_masks(masks: tuple[tuple[int, ...], ...], length: int, device: torch.device) -> Tensor:
+    """Return each field's masks, repeated over `length` lanes; one column if the period is 1."""
     if len(masks[0]) == 1:
-        return tuple(field_masks[0] for field_masks in masks)
+        return torch.tensor(masks, dtype=torch.uint8).to(device)
     period = torch.tensor(masks, dtype=torch.int16)
-    return tuple(period.repeat(1, length // period.shape[1]).to(device))
+    return period.repeat(1, length // period.shape[1]).to(device)
 
 
 class TokenSlots(NamedTuple):
@@ -142,56 +137,51 @@ class CodeLanes(NamedTuple):
             lanes = F.pad(lanes, (0, count - lanes.shape[-1]))
         return cls(lanes[..., :count], cut, slots(bits, length, words.device))
 
-    def stretches(self, like: Tensor) -> Iterator[tuple[slice, Iterator[Tensor]]]:
-        """Yield slices of lanes, each with an iterator of its fields as floats.
+    def stretches(self, like: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Yield slices of lanes, each with the numbers of its slots, `[heads, channels, slots]`.
 
-        All fields share one buffer, so each must be used before the next is drawn.
+        All share one buffer, so each must be used before the next is drawn. A number times the
+        worth of its slot is the code.
         """
         (heads, channels, count), cut = self.lanes.shape, self.fields
-        step = max(1, CODES // max(1, heads * channels * cut.period)) * cut.period
-        size = heads * channels * min(step, count)
+        rows, planes = heads * channels, len(cut.masks)
+        step = max(1, CODES // max(1, rows * planes * cut.period)) * cut.period
+        size = rows * planes * min(step, count)
         numbers, masked = like.new_empty(size), self.lanes.new_empty(size)
-        for start in range(0, count, step):
-            where = slice(start, min(count, start + step))
-            lanes = self.lanes[..., where]
-            here = (x[: lanes.numel()].view(lanes.shape) for x in (masked, numbers))
-            yield where, self.planes(lanes, *here)
-
-    def planes(self, lanes: Tensor, masked: Tensor, numbers: Tensor) -> Iterator[Tensor]:
-        """Yield the fields of some lanes as floats, all in the buffer `numbers`."""
         # int16 lanes are masked as signed and converted as unsigned
-        unsigned = masked if self.fields.size == 8 else masked.view(torch.uint16)
-        cut, length = self.fields, lanes.shape[-1]
-        for mask in repeat_bit_field_masks(cut.masks, length, lanes.device):
-            torch.bitwise_and(lanes, mask, out=masked)
-            yield numbers.copy_(unsigned)
+        unsigned = masked if cut.size == 8 else masked.view(torch.uint16)
+        for start in range(0, max(1, count), step):
+            where = slice(start, min(count, start + step))
+            lanes = self.lanes[:, :, None, where]
+            masks = bit_masks(cut.masks, lanes.shape[-1], lanes.device)
+            here = slice(0, rows * planes * lanes.shape[-1])
+            out = masked[here].view(heads, channels, planes, -1)
+            torch.bitwise_and(lanes, masks, out=out)
+            yield where, numbers[here].copy_(unsigned[here]).view(heads, channels, -1)
 
     def before(self, queries: Tensor) -> Tensor:
         """Return queries, `[heads, queries, channels]`, times the codes of all slots."""
         cut, count = self.fields, self.lanes.shape[-1]
-        scaled = [queries * base for base in cut.base]
-        products = queries.new_empty(*queries.shape[:2], len(scaled), count)
-        for where, planes in self.stretches(queries):
-            for field, plane in enumerate(planes):
-                products[:, :, field, where] = torch.bmm(scaled[field], plane)
-        found = products.flatten(2)
-        if cut.period > 1:
-            found *= self.slots.worth
-            apart = products.unflatten(3, (count // cut.period, cut.period))
-            for (field, lane), (other, begun), _ in cut.rests:
-                apart[..., other, :, begun] += apart[..., field, :, lane]
+        shape = *queries.shape[:2], len(cut.masks), -1
+        parts = [torch.bmm(queries, numbers) for _, numbers in self.stretches(queries)]
+        found = parts[0] if len(parts) == 1 else torch.cat([x.view(shape) for x in parts], -1)
+        found = found.flatten(2).mul_(self.slots.worth)
+        apart = found.view(*shape[:3], count // cut.period, cut.period)
+        for (field, lane), (other, begun), _ in cut.rests:
+            apart[..., other, :, begun] += apart[..., field, :, lane]
         return found
 
     def mixed(self, weights: Tensor) -> Tensor:
-        """Return the weighted sum of the codes of all slots; weights include the worth of slots."""
+        """Return the weighted sum of the codes of all slots.
+
+        The weights are overwritten.
+        """
         cut, count = self.fields, self.lanes.shape[-1]
         out = weights.new_zeros(*weights.shape[:2], self.lanes.shape[1])
-        split = weights.unflatten(2, (len(cut.base), count))
-        if cut.rests:
-            apart = split.unflatten(3, (count // cut.period, cut.period))
-            for (field, lane), (other, begun), times in cut.rests:
-                apart[..., field, :, lane] = apart[..., other, :, begun] * times
-        for where, planes in self.stretches(weights):
-            for field, plane in enumerate(planes):
-                out.baddbmm_(split[:, :, field, where], plane.mT, alpha=cut.base[field])
+        split = weights.mul_(self.slots.worth).unflatten(2, (len(cut.masks), count))
+        apart = split.unflatten(3, (count // cut.period, cut.period))
+        for (field, lane), (other, begun), times in cut.rests:
+            apart[..., field, :, lane] = apart[..., other, :, begun] * times
+        for where, numbers in self.stretches(weights):
+            out.baddbmm_(split[..., where].flatten(2), numbers.mT)
         return out

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from optimized._dispatch import kernel_on_gpu, learning
 from optimized.vector.hex import compress
-from optimized.vector.hex._packed_products import CodeLanes, TokenSlots
+from optimized.vector.hex._packed_products import CodeLanes
 from optimized.vector.hex.expander import static_mask
 from optimized.vector.hex.stacked_cache import (
     StackedBlocks,
@@ -111,7 +111,7 @@ class Coded(NamedTuple):
         split = weights.unflatten(-1, (shape[0], count)).movedim(-2, 0)
         scaled = split * self.value_steps[..., None, :]
         out = self.values.mixed(scaled.flatten(0, 2)).unflatten(0, shape)
-        out += split @ self.value_minima[..., None]
+        out += (split * self.value_minima[..., None, :]).sum(-1, keepdim=True)
         if len(self.kept_values.entries):
             beyond = self.kept_values.times(split.mT.flatten(0, -2))
             out += beyond.view(out.mT.shape).mT
@@ -218,16 +218,18 @@ def coded(run: StackedBlocks, config: HexConfig, exact: torch.dtype) -> Coded:
     key_bits, value_bits = bits_of_both(block.bits)
     keys = CodeLanes.of(block.key_words.flatten(0, 2), key_bits, length)
     values = CodeLanes.of(block.value_words.flatten(0, 2), value_bits, length)
-    steps, minima = (
-        in_slots(x.to(exact), values.slots) for x in (block.value_steps, block.value_minima)
+    each = count, rows, -1, len(values.slots.token)  # scales of each head, or shared by all heads
+    value_steps, value_minima = (
+        x.to(exact).view(each) for x in (block.value_steps, block.value_minima)
     )
     by = kept.by_token
     beyond = take_columns(key_minima.reshape(count * rows, heads * width), by.channels)
     beyond = block.kept_keys.to(exact) - beyond
     kept_keys = Sparse.of(beyond, by.channels, by.starts, rows, heads * width)
     by, places = kept.by_channel, heads * len(values.slots.token)
-    minima_of_head = minima.expand(count, rows, heads, -1).reshape(count * rows, places)
-    beyond = block.kept_values.to(exact) - take_columns(minima_of_head, by.slots)
+    minima = value_minima.view(count * rows, -1)
+    beyond = take_columns(minima, by.of_head if value_minima.shape[2] < heads else by.slots)
+    beyond = block.kept_values.to(exact) - beyond
     kept_values = Sparse.of(beyond, by.slots, by.starts, count * rows, places)
     whole = run.whole._replace(keys=run.whole.keys.to(exact), values=run.whole.values.to(exact))
     return Coded(
@@ -236,25 +238,22 @@ def coded(run: StackedBlocks, config: HexConfig, exact: torch.dtype) -> Coded:
         key_steps,
         key_minima,
         values,
-        steps if values.slots.unread is None else steps * values.slots.worth,
-        minima,
+        value_steps,
+        value_minima,
         kept_keys,
         kept_values,
         whole,
     )
 
 
-def in_slots(scale: Tensor, there: TokenSlots) -> Tensor:
-    """Return the scales of tokens, of each head or shared by all heads, in the order of slots."""
-    laid = take_columns(scale.flatten(0, -2), there.token).view(*scale.shape[:-1], len(there.token))
-    return laid if scale.ndim == 4 else laid[:, :, None]
-
-
 def attend(
     queries: Tensor, cache: HexCache | StackedCache, valid: Tensor | None, causal: bool,
-    scale: float | None, reading: bool = True, log_sum_exp: bool = False,
+    scale: float | None, reading: bool = True, log_sum_exp: bool = False, recent: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
-    """Return output (without `reading` the queries), mass, and the log-sum-exp if it is wanted."""
+    """Return output (without `reading` the queries), mass, and the log-sum-exp if it is wanted.
+
+    The mass is that of all tokens, or with `recent` of those in the residual buffer.
+    """
     rest = cache.rest if isinstance(cache, StackedCache) else cache
     exact = widest(queries, rest.residual_keys)
     *batch, heads, count, width = queries.shape
@@ -265,6 +264,8 @@ def attend(
     lengths, places = [part.tokens for part in parts], [part.slots for part in parts]
     tokens, total = sum(lengths), sum(places)
     valid = None if valid is None else valid.view(rows, 1, 1, tokens)
+    weighed = parts[-1:] if recent else parts
+    skipped = total - sum(part.slots for part in weighed)
     outputs, masses = [], []
     sums = scaled.new_empty(scaled.shape[:-1]) if log_sum_exp else None
     step = max(1, LOGITS // max(1, rows * heads * total))
@@ -286,14 +287,15 @@ def attend(
         if valid is not None and unseen is not None:
             blind = unseen.all(-1, keepdim=True)
             weights = weights.view_as(by_query).masked_fill(blind, 0).view_as(weights)
-        masses.append(weights.sum((1, 2)))
+        masses.append(weights[..., skipped:].sum((1, 2)))
         if reading:
             shares = zip(parts, weights.split(places, -1), strict=True)
             read = [part.mixture(share) for part, share in shares]
             outputs.append(sum(read[1:], read[0]).view(rows, heads, several, width))
-    mass = sum(masses[1:], masses[0]) if masses else scaled.new_zeros(rows, total)
-    drawn = zip(parts, mass.split(places, -1), strict=True)
-    mass = torch.cat([part.gathered(share) for part, share in drawn], -1).view(*batch, tokens)
+    mass = sum(masses[1:], masses[0]) if masses else scaled.new_zeros(rows, total - skipped)
+    drawn = zip(weighed, mass.split([part.slots for part in weighed], -1), strict=True)
+    mass = torch.cat([part.gathered(share) for part, share in drawn], -1)
+    mass = mass.view(*batch, sum(part.tokens for part in weighed))
     sums = None if sums is None else sums.view(queries.shape[:-1])
     if not reading:
         return queries, mass, sums

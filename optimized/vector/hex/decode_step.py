@@ -42,7 +42,8 @@ def decode_in_layout(
         whole = cache.cache() if isinstance(cache, StackedCache) else cache
         return hex_decode(whole, queries, keys, values)
     cache = cache._replace(rest=add_tokens(cache.rest, keys, values))
-    output, mass, _ = attend(queries, cache, None, True, None)
+    recent = not cache.rest.mass.shape[-1]
+    output, mass, _ = attend(queries, cache, None, True, None, recent=recent)
     checks.refuse_overflow("queries", mass)
     return output, compress_full_buffer(cache._replace(rest=add_mass(cache.rest, mass)))
 

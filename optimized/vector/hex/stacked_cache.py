@@ -14,10 +14,11 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from optimized._cached_tensors import cached_tensors
-from optimized.vector.hex._packed_products import slots
+from optimized.vector.hex._packed_products import TokenSlots, slots
 from optimized.vector.hex.expander import static_mask
 from reference.hex.cache import HexCache
 from reference.hex.compress import HexBlock
+from reference.hex.kcvt import bits_of_both
 from reference.hex.presets import HexConfig
 
 INDEX = torch.int32
@@ -44,7 +45,7 @@ def cached_on_tensor(flags: Tensor, find: Callable[..., R], *arguments: Any) -> 
 class Entries(NamedTuple):
     """The entries that a static mask keeps, sorted by slot or by channel.
 
-    `tokens`, `slots` and `channels` count through all heads; `of_head` counts tokens within a head.
+    `tokens`, `slots` and `channels` count through all heads; `of_head` counts slots within a head.
     `rank` is the entry's rank among those of its token. `starts` is the first entry of each row, a
     slot or a channel.
     """
@@ -94,14 +95,15 @@ def kept_by(
     counts, columns = mask.sum(-1), mask.sum(-2).flatten()
     rank = torch.arange(len(entry), device=device)
     rank -= (counts.flatten().cumsum(0) - counts.flatten())[token]
-    slot, rows = token, counts.flatten()
+    slot, rows, per_head = token, counts.flatten(), tokens
     if bits is not None:
         there = slots(bits, tokens, device)
-        slot = token // tokens * len(there.token) + there.of_token[token % tokens]
-        rows = counts.new_zeros(heads * len(there.token)).index_add(0, slot, torch.ones_like(slot))
+        per_head = len(there.token)
+        slot = token // tokens * per_head + there.of_token[token % tokens]
+        rows = counts.new_zeros(heads * per_head).index_add(0, slot, torch.ones_like(slot))
     # every step reads this from memory, so fewer bytes are faster
     small = torch.uint8 if bits is not None and width < 2**8 else INDEX
-    parts = (token, INDEX), (token % tokens, INDEX), (slot, INDEX), (channel, INDEX), (rank, small)
+    parts = (token, INDEX), (slot % per_head, INDEX), (slot, INDEX), (channel, INDEX), (rank, small)
 
     def sorted_by(row: Tensor, sizes: Tensor) -> Entries:
         order = row.argsort(stable=True)
@@ -150,7 +152,8 @@ class WholeTokens(NamedTuple):
 class StackedBlocks(NamedTuple):
     """Blocks of one length, stacked: the first axes count blocks, batch rows and heads.
 
-    The kept entries of `block` are those of the static mask, `[blocks * rows, entries]`.
+    The kept entries of `block` are those of the static mask, `[blocks * rows, entries]`. The scales
+    of its values are in the order of slots.
     """
 
     block: HexBlock
@@ -166,12 +169,16 @@ class StackedBlocks(NamedTuple):
             stored.index_select(0, (places := by.stored(begins)).flatten()).view(places.shape)
             for stored, by in zip(block[-3:-1], kept[1:], strict=True)
         )
-        whole = kept_whole(block, begins)
-        return cls(block._replace(kept_keys=keys, kept_values=values), whole)
+        whole, there = kept_whole(block, begins), slots_of(block)
+        steps, minima = (x[..., there.token] for x in (block.value_steps, block.value_minima))
+        laid = dict(value_steps=steps, value_minima=minima, kept_keys=keys, kept_values=values)
+        return cls(block._replace(**laid), whole)
 
     def blocks(self, config: HexConfig, batch: torch.Size) -> list[HexBlock]:
         """Return the original blocks, with their batch axes."""
-        block, kept = self.block, static_kept_of(self.block, config)
+        block, kept, there = self.block, static_kept_of(self.block, config), slots_of(self.block)
+        steps, minima = (x[..., there.of_token] for x in (block.value_steps, block.value_minima))
+        block = block._replace(value_steps=steps, value_minima=minima)
         sizes, begins = first_entries(block, kept)
         entries_of_block = sizes.flatten(1).sum(1).tolist()
         _, entry, real, _ = whole_entries(block, begins)
@@ -229,6 +236,11 @@ def shared_properties(block: HexBlock) -> tuple[Any, ...]:
     return block.bits, block.dynamic.shape[-1], by_head, block.key_steps.dtype
 
 
+def slots_of(block: HexBlock) -> TokenSlots:
+    """Return the slots of the tokens of a block, or of each of stacked blocks."""
+    return slots(bits_of_both(block.bits)[1], block.dynamic.shape[-1], block.dynamic.device)
+
+
 def static_kept_of(block: HexBlock, config: HexConfig) -> Kept:
     """Return what the static mask keeps of a block, or of stacked blocks."""
     (heads, width), there = block.key_steps.shape[-2:], block.dynamic
@@ -272,8 +284,7 @@ def kept_whole(block: HexBlock, begins: Tensor) -> WholeTokens:
     # padding may point beyond the last stored entry
     entry = entry.clamp(max=max(0, block.kept_keys.numel() - 1))
     keys, values = (x.index_select(0, entry.flatten()).view(entry.shape) for x in block[-3:-1])
-    length = block.dynamic.shape[-1]
-    there = slots(block.bits, length, places.device)
+    length, there = block.dynamic.shape[-1], slots_of(block)
     lying = there.of_token[places % length] + places // length * len(there.token)
     return WholeTokens(lying, keys, values, real, first)
 
