@@ -6,7 +6,7 @@ One quantises the whole prompt; one, `"snapkv>hex-4"` and the like, what evictio
 from collections.abc import Collection, Mapping
 from copy import deepcopy
 from inspect import signature
-from math import gcd
+from math import gcd, isfinite
 from types import ModuleType
 from typing import Any
 
@@ -35,7 +35,7 @@ from optimized.models.systems import (
     store_of_kept,
     with_store_settings,
 )
-from optimized.vector.quantizers.kivi import kivi_attention
+from optimized.vector.quantizers.kivi import kivi_append, kivi_attention
 from reference.contract.checks import one_of
 from reference.quantizers.kivi import KiviCache
 
@@ -86,7 +86,10 @@ class QuantizedLayer(AttendingLayer):
         if query.shape[2] == 1 and self.reads_codes and softmax.plain:
             standard = softmax.standard(query)
             output = kivi_attention(standard, self.held, keys, values)
-            self.append(standard, keys, values)
+            if isfinite(output.sum().item()):
+                self.held = kivi_append(self.held, keys, values)
+            else:  # the specification's checks say why
+                self.append(standard, keys, values)
             return output
         parts, start = [], 0
         while start < query.shape[2]:

@@ -20,7 +20,7 @@ def quantise_in_groups(
     name: str, rows: Tensor, bits: int, cache: KiviCache
 ) -> tuple[Tensor, Tensor, Tensor]:
     x = by_group(rows, cache.group)
-    block = code(name, x, bits, torch.zeros_like(x, dtype=torch.bool), cache.scales)
+    block = code(name, x, bits, None, cache.scales)
     return pack_bits(block.codes.flatten(-2), bits), block.steps, block.minima
 
 
@@ -109,13 +109,13 @@ def kivi_attention(query: Tensor, cache: KiviCache, keys: Tensor, values: Tensor
     left, right = (x.to(exact) for x in (cache.residual_keys, cache.residual_values))
     left, right = torch.cat([left, keys.to(exact)], -2), torch.cat([right, values.to(exact)], -2)
 
-    steps, minima = (x.to(exact).mT.contiguous() for x in (cache.key_steps, cache.key_minima))
-    blocks = q[..., None, None, :, :]
-    scaled = blocks * steps[..., None, :]
+    steps, minima = cache.key_steps.to(exact).mT.contiguous(), cache.key_minima.to(exact)
+    scaled = q[..., None, None, :, :] * steps[..., None, :]
     lanes = Lanes(key_bits, cache.residual, cache.group)
     parts = [scaled[..., where, :, :, :] @ x for where, x in lanes.of(cache.key_words, -3, exact)]
-    logits = lanes.weighed(torch.cat(parts, -4)) + blocks @ minima[..., None]
-    logits = logits.movedim(0, -1).movedim(-3, -5).flatten(-4)
+    logits = lanes.weighed(torch.cat(parts, -4)).movedim(0, -1).movedim(-3, -5).flatten(-2)
+    lowest = q @ minima.movedim(-2, -3).flatten(-2)
+    logits = (logits + lowest.view(logits.shape[:-1])[..., None]).flatten(-3)
     weights = torch.cat([logits, q @ left.mT], -1).softmax(-1)
 
     old, recent = weights.split([cache.value_words.shape[-2], right.shape[-2]], -1)
@@ -146,9 +146,9 @@ class Lanes(NamedTuple):
         return 1 if 8 % self.bits or self.group % each else each
 
     def weighed(self, products: Tensor) -> Tensor:
-        """Return products with numbers times the worth of their lanes, the first axis."""
-        lane = torch.arange(self.lanes, dtype=products.dtype, device=products.device)
-        return products * 0.5 ** (self.bits * lane).view(-1, *[1] * (products.ndim - 1))
+        """Multiply products with numbers by the worth of their lanes, the first axis."""
+        worth = products.new_tensor([0.5 ** (self.bits * lane) for lane in range(self.lanes)])
+        return products.mul_(worth.view(-1, *[1] * (products.ndim - 1)))
 
     def of(self, words: Tensor, axis: int, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
         """Yield stretches of an axis of words, each with its codes.
@@ -172,7 +172,7 @@ class Lanes(NamedTuple):
         stream = as_bytes(words)[..., : self.length // self.lanes]
         stream = by_group(stream, self.group // self.lanes).movedim(-3, -2).contiguous()
         codes = buffer[: self.lanes * stream.numel()].view(self.lanes, *stream.shape)
-        masked = stream.clone()
+        masked = torch.empty_like(stream)
         for lane, found in enumerate(codes):
             mask = (2**self.bits - 1) << self.bits * lane
             found.copy_(torch.bitwise_and(stream, mask, out=masked))
