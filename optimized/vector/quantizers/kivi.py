@@ -15,6 +15,10 @@ from reference.hex.packing import word_count
 from reference.precision import widest
 from reference.quantizers.kivi import KiviCache, by_group
 
+ROWS = 8
+"""Most rows of all groups' weights that are multiplied by all channels; beyond, moving the codes of
+each group together is faster than the products that are thrown away."""
+
 
 def quantise_in_groups(
     name: str, rows: Tensor, bits: int, cache: KiviCache
@@ -121,11 +125,21 @@ def kivi_attention(query: Tensor, cache: KiviCache, keys: Tensor, values: Tensor
     old, recent = weights.split([cache.value_words.shape[-2], right.shape[-2]], -1)
     steps, minima = (x.to(exact) for x in (cache.value_steps, cache.value_minima))
     scaled = old[..., None, :, :] * steps.mT.contiguous()[..., None, :]
-    lanes = Lanes(value_bits, width, cache.group)
+    lanes, groups = Lanes(value_bits, width, cache.group), width // cache.group
+    every = lanes._replace(group=width)
+    if together := groups * q.shape[-2] <= ROWS and every.lanes == lanes.lanes:
+        lanes, scaled = every, scaled.flatten(-3, -2).unsqueeze(-3)
     parts = [scaled[..., where] @ x for where, x in lanes.of(cache.value_words, -2, exact)]
     read = lanes.weighed(sum(parts[1:], parts[0]))
+    read = with_own_channels(read, groups) if together else read
     read = read.movedim(0, -1).movedim(-4, -3) + (old @ minima)[..., None, None]
     return (read.flatten(-3) + recent @ right).to(query.dtype).reshape(query.shape)
+
+
+def with_own_channels(products: Tensor, groups: int) -> Tensor:
+    """Return the products of each group's rows with its own channels, of those with all."""
+    apart = products.squeeze(-3).unflatten(-2, (groups, -1)).unflatten(-1, (groups, -1))
+    return apart.diagonal(0, -4, -2).movedim(-1, -3)
 
 
 class Lanes(NamedTuple):

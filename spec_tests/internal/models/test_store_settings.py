@@ -42,8 +42,8 @@ def test_a_quantiser_has_the_settings_that_its_own_function_takes(system, settin
 
 
 @pytest.mark.parametrize("tokens", [5, 300])
-@pytest.mark.parametrize("bits", [(2, 4), (8, 3)])
-@pytest.mark.parametrize(("group", "residual"), [(1, 4), (8, 32)])
+@pytest.mark.parametrize("bits", [(2, 4), (8, 3), (4, 1)])
+@pytest.mark.parametrize(("group", "residual"), [(1, 4), (4, 8), (8, 32)])
 def test_attention_over_the_codes_of_kivi_is_that_over_what_they_stand_for(
     tokens, bits, group, residual
 ):
