@@ -6,29 +6,28 @@ body in `optimized.vector` does. `python -m optimized.list_backends` prints both
 Within `trusted()` the values of tensors are not checked.
 """
 
-from inspect import isfunction
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from optimized._origin import refuse_foreign
 
 refuse_foreign("reference")
 
-import reference  # noqa: E402
-from optimized import vector  # noqa: E402
-from optimized._dispatch import dispatch, kernel_of  # noqa: E402
-from reference.contract.enforce import trusted as trusted  # noqa: E402
-
 if TYPE_CHECKING:
+    from optimized import vector as vector
+    from optimized._dispatch import kernel_of as kernel_of
     from reference import *  # noqa: F403
+    from reference import __all__ as __all__
+    from reference.contract.enforce import trusted as trusted
+else:
 
-__all__ = reference.__all__  # pyright: ignore[reportUnsupportedDunderAll]
+    def __getattr__(name: str) -> Any:
+        """Make all names when the first is used: `python -m optimized --help` needs no PyTorch."""
+        import_module("optimized._names")
+        if name not in globals():
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return globals()[name]
 
-
-def _row(name: str) -> Any:
-    spec = getattr(reference, name)
-    if not isfunction(spec):
-        return getattr(vector, name, spec)
-    return dispatch(spec, getattr(vector, name), lambda: kernel_of(name))
-
-
-globals().update({name: _row(name) for name in __all__})
+    def __dir__() -> list[str]:
+        __getattr__("__all__")
+        return [*globals()]

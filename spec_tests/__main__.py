@@ -6,13 +6,15 @@ A module of exercises is marked in their order: see `spec_tests/exercises.py`.
 import gc
 import re
 import sys
+from argparse import ArgumentParser
 from importlib.util import find_spec
 from pathlib import Path
 
+from spec_tests.options import OPTIONS
+
 NEEDED = ("pytest", "hypothesis", "beartype")
-TAKES_VALUE = {"--xfails", "--device", "--impl", "--command", "--hypothesis-profile", "--level"}
-TAKES_VALUE |= {"--report-html", "--report-json", "--examples", "--paper", "--call-limit"}
-TAKES_VALUE |= {"-k", "-m", "-n", "-p", "-c", "-W"}
+TAKES_VALUE = {name for name, how in OPTIONS.items() if how.get("action") != "store_true"}
+TAKES_VALUE |= {"--hypothesis-profile", "-k", "-m", "-n", "-p", "-c", "-W"}
 
 
 def file_of_exercises(word: str) -> Path | None:
@@ -38,6 +40,15 @@ def pytest_arguments(given: list[str]) -> list[str]:
 
 
 if __name__ == "__main__":
+    if {"-h", "--help"} & {*sys.argv}:
+        parser = ArgumentParser(
+            usage="python -m spec_tests [MODULE ...] [OPTION ...]",
+            description=__doc__,
+            epilog="All other options are pytest's: `pytest --help` lists them.",
+        )
+        for option, how in OPTIONS.items():
+            parser.add_argument(option, **how)
+        sys.exit(parser.print_help())
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         sys.exit(f"The suite needs {', '.join(missing)}: pip install 'kvspec[test]'")
     if len(sys.argv) == 2 and (exercises := file_of_exercises(sys.argv[1])):

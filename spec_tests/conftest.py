@@ -3,7 +3,6 @@
 import gc
 import os
 import sys
-from argparse import ArgumentTypeError
 from collections import Counter
 from importlib import import_module
 from pathlib import Path
@@ -18,11 +17,10 @@ import optimized  # noqa: F401 - before a folder with another module of that nam
 import reference
 from spec_tests.implementation import TRITON, Implementation, default_implementations, under_test
 from spec_tests.index import are_undefined_in_papers
-from spec_tests.limits import SECONDS
+from spec_tests.options import LEVELS, OPTIONS, PAPERS
 from spec_tests.program import NotAProgram
-from spec_tests.report.fault_diagnosis import LEVELS
 from spec_tests.report.plugin import Plugin
-from spec_tests.report.report_data import PAPERS, lines_on_misspelt_names
+from spec_tests.report.report_data import lines_on_misspelt_names
 from spec_tests.tests_by_function import (
     NEEDS,
     ORDER,
@@ -76,7 +74,6 @@ The optimized layers run half of it, since agreement tests compare them with the
 602 mutants all are detected at the full number, and 598 with at most 20 examples:
 `python -m spec_tests.mutants --examples=20`.
 """
-DAY = 86400
 LONGEST = "test_every_mutant_is_killed"
 MARKERS = (
     "spec(*ids): the equations and theorems that a test checks",
@@ -93,64 +90,8 @@ LAWS_NOT_ASKED = pytest.StashKey[Tests]()
 def pytest_addoption(parser):
     """Add the options of the conformance check."""
     group = parser.getgroup("conformance")
-    group.addoption(
-        "--impl",
-        action="append",
-        metavar="MODULE",
-        help="module to test, such as yourlib.kv; repeatable",
-    )
-    group.addoption(
-        "--command",
-        action="append",
-        dest="impl",
-        type=lambda command: f"spec_tests.program:{command}",
-        metavar="COMMAND",
-        help="program to test, which answers calls on stdin and stdout; repeatable",
-    )
-    group.addoption(
-        "--xfails", metavar="FILE", help="file of expected failures, one `test id  # reason` a line"
-    )
-    group.addoption(
-        "--complete",
-        action="store_true",
-        help="fail if the module lacks a function, and list what it lacks",
-    )
-    group.addoption(
-        "--ours",
-        action="store_true",
-        help="also test functions that the papers name but do not define, and our extensions",
-    )
-    group.addoption(
-        "--mutants",
-        action="store_true",
-        help="run each mutant against the one test that must detect it",
-    )
-    group.addoption("--paper", choices=[*PAPERS], help="test only the functions of one paper")
-    group.addoption(
-        "--call-limit",
-        type=seconds_of_a_call,
-        default=SECONDS,
-        metavar="SECONDS",
-        help="time limit of one call of the module, at most a day; 0 is no limit",
-    )
-    group.addoption("--device", default="cpu", help="device of the inputs")
-    group.addoption("--examples", type=int, metavar="N", help="run each law on at most N examples")
-    group.addoption(
-        "--level",
-        choices=LEVELS,
-        default=LEVELS[-1],
-        help="count only wrong results on ordinary input (values), also those on unusual input "
-        "(edges), or also errors that are not raised (errors, the default)",
-    )
-    for form in ("html", "json"):
-        group.addoption(f"--report-{form}", metavar="FILE", help=f"write the report as {form}")
-
-
-def seconds_of_a_call(text: str) -> float:
-    """Return the value of `--call-limit`."""
-    if not 0 <= (seconds := float(text)) <= DAY:
-        raise ArgumentTypeError(f"must be seconds from 0 to {DAY}, got {text}")
-    return seconds
+    for name, how in OPTIONS.items():
+        group.addoption(name, **how)
 
 
 @pytest.hookimpl(tryfirst=True)

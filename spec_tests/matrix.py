@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 
 from spec_tests.index import equations
-from spec_tests.report.fault_diagnosis import LEVELS
-from spec_tests.report.report_data import FORMAT, PAPERS, equation_sort_key
+from spec_tests.options import LEVELS, PAPERS
+from spec_tests.report.report_data import FORMAT, equation_sort_key
 
 Verdicts = dict[str, dict[str, str | None]]  # verdicts by equation and level
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import optimized
+import reference
 from optimized.hex_packed_layout import TILE
 from spec_tests.operations import reads_as_if_on_gpu
 
@@ -84,7 +85,7 @@ def places_of_reads(run):
             run()
         finally:
             before.remove()
-    ours = (*optimized.__path__, *optimized.reference.__path__)
+    ours = (*optimized.__path__, *reference.__path__)
     return [
         [f"{name} {line}" for name, line in reads.found[start:stop] if line.startswith(ours)]
         for start, stop in pairwise([*steps, None])

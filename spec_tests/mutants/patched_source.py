@@ -103,6 +103,7 @@ def patched_kernels(
     import optimized
     from optimized._dispatch import dispatch
 
+    whole = {public: getattr(optimized, public) for public in reference.__all__}
     before = text(KERNELS / file)
     if (changed := before.replace(old, new)) == before and old != new:
         raise ValueError(f"no change: optimized/kernels/{file} says what {new!r} says")
@@ -128,7 +129,7 @@ def patched_kernels(
         public: dispatch(getattr(reference, public), getattr(package, public))
         for public in package.__all__
     }
-    return {public: getattr(optimized, public) for public in reference.__all__} | rows
+    return whole | rows
 
 
 COPIES: list[TemporaryDirectory] = []

@@ -24,7 +24,6 @@ from spec_tests.program import NoAnswer, ProgramEnded
 from spec_tests.report import calls
 from spec_tests.report.calls import Call, contiguous_copy, count_elements, mapped, tensors
 
-LEVELS = ("values", "edges", "errors")
 VALUES, KIND, CRASH = "wrong values", "wrong type or shape", "crashes"
 LENIENT, OTHER_ERROR = "missing errors", "errors of another type"
 CHANGES, LAW = "changes its arguments", "breaks a law"

@@ -15,10 +15,11 @@ from hypothesis.errors import HypothesisException
 from optimized._atomic_files import write_atomically
 from spec_tests.implementation import LACKS, Implementation, under_test
 from spec_tests.limits import limited_memory
+from spec_tests.options import LEVELS
 from spec_tests.program import LeftOut, NotSupported
 from spec_tests.report import html, report_data, terminal
 from spec_tests.report.calls import LAST, record_passing_calls
-from spec_tests.report.fault_diagnosis import LEVELS, NEVER, Fault, find_fault
+from spec_tests.report.fault_diagnosis import NEVER, Fault, find_fault
 from spec_tests.report.messages import equations_of, failure_claims
 from spec_tests.tests_by_function import Tests, functions_of_test, kind_of
 

@@ -14,14 +14,13 @@ import torch
 
 from spec_tests.implementation import Implementation
 from spec_tests.index import ROOT, equations, source_equations
-from spec_tests.report.fault_diagnosis import KIND, KINDS, LAW, LEVELS, VALUES
+from spec_tests.options import LEVELS, PAPERS
+from spec_tests.report.fault_diagnosis import KIND, KINDS, LAW, VALUES
 from spec_tests.report.tex import tex_equations
 from spec_tests.tests_by_function import NEEDS, OF_LEVEL, ORDER, Tests, run_state_by_kind
 
 FORMAT = 2
 """Version of `report.schema.json`, raised by every incompatible change."""
-PAPERS = {"hubkv": "HubKV", "graphkv": "GraphKV", "hex": "HEX"}
-"""Names of the papers on the command line, and in the ids of their equations."""
 EDGES = {
     "empty": " on empty input",
     "layout": " where memory is not contiguous",

@@ -6,8 +6,9 @@ from itertools import chain
 
 import pytest
 
+from spec_tests.options import LEVELS
 from spec_tests.report import report_data
-from spec_tests.report.fault_diagnosis import LENIENT, LEVELS
+from spec_tests.report.fault_diagnosis import LENIENT
 from spec_tests.report.report_data import Data
 from spec_tests.report.tex import as_text
 

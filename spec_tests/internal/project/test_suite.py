@@ -338,6 +338,14 @@ def test_a_module_of_another_project_is_named_with_both_paths(tmp_path, path):
     assert "`python -P`" in last
 
 
+@pytest.mark.parametrize("package", ["optimized", "spec_tests"])
+def test_help_is_shown_without_pytorch(package):
+    done = run_python("-X", "importtime", "-m", package, "--help")
+    assert "--device DEVICE" in done.stdout
+    assert "argparse" in done.stderr
+    assert "torch" not in done.stderr
+
+
 def test_no_file_is_left_out_that_calls_a_function_in_its_tree():
     for file in HERE.rglob("test_*.py"):
         called = functions_called_by(file, "")
