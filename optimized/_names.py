@@ -19,4 +19,4 @@ def row(name: str) -> Any:
 
 
 names = {"__all__": reference.__all__, "kernel_of": kernel_of, "trusted": trusted}
-vars(optimized).update(names | {name: row(name) for name in reference.__all__})
+optimized.__dict__.update(names | {name: row(name) for name in reference.__all__})

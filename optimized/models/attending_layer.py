@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 from transformers.cache_utils import CacheLayerMixin
 
 from optimized.models.attention import MarkedMaskOffset, Softmax
@@ -112,8 +113,9 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
         return self.keys, self.values
 
     def beside(self, x: Any) -> Any:
-        """Return a tensor, if it is one, on the device of the keys."""
-        return x.to(self.whole[0].device) if isinstance(x, Tensor) else x
+        """Return a tensor, or those of a record, on the device of the keys; None as it is."""
+        device = self.whole[0].device
+        return tree_map_only(Tensor, lambda tensor: tensor.to(device), x)
 
     def append_arriving(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """Append the new tokens to dense keys and values; return them as `take_arriving` does."""

@@ -44,6 +44,7 @@ class DecodingLayer(AttendingLayer):
         """Add the new tokens, return their output, and compress after every interval."""
         keys, values, hidden = self.take_arriving()
         if self.held is None:
+            self.gate = self.beside(self.gate)
             scores = self.scores(keys, hidden, valid)
             if self.window is not None:
                 present = keys.new_ones(keys.shape[:-1], dtype=torch.bool)

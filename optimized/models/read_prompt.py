@@ -238,15 +238,15 @@ class EvictingReader(Reader):
         selected: list[Selected] = []
         cutting = [partial(self.cut_layer, scorer, inputs, selected)] if self.cuts(scorer) else []
         prompt = self.prefill(inputs, scorer, then=cutting)
-        cache, every = prompt.cache, range(len(prompt.cache.evictable()))
+        cache, layers = prompt.cache, prompt.cache.evictable()
         if not cutting:
             selected.append(self.select(scorer, prompt))
         whole = prompt.valid if prompt.valid is not None else torch.ones_like(inputs.ids).bool()
         kept = {n: mask for part in selected for n, mask in part.kept.items()}
         if any(part.evicts for part in selected):
-            heads = cache.evictable()[0].whole[0].shape[1]
+            heads = layers[0].whole[0].shape[1]
             everything = whole[:, None].expand(-1, heads, -1)
-            masks = [kept.get(n, everything) for n in every]
+            masks = [kept.get(n, everything) for n in range(len(layers))]
             if cutting:
                 cache.kept_of_prompt = [mask.cpu().clone() for mask in masks]
             else:
@@ -255,9 +255,8 @@ class EvictingReader(Reader):
         warn_of_short_budgets(system, short, len(inputs.ids))
         if system.then is None:
             return cache
-        scores = {n: each for part in selected for n, each in part.scores.items()}
-        every = cache.evictable()
-        paid = [tuple(map(every[n].beside, (scores[n], kept[n]))) for n in scores]
+        scores = {n: one for part in selected for n, one in part.scores.items()}
+        paid = [layers[n].beside((scores[n], kept[n])) for n in scores]
         stored = store_of_kept(system)
         return QuantizedEvictionCache(cache, paid or None, stored, self.reading, self.kv)
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import optimized
-from optimized import GateWeights, Scored
+from optimized import Scored
 from optimized.models import argument_checks as checks
 from optimized.models._pretrained_model_type import PreTrainedModel
 from optimized.models.layer import count_full_attention_layers
@@ -36,7 +36,8 @@ class FastKVzip(Scorer):
 
     def remember(self, step: Step, past: Tensor | None) -> Tensor:
         """Score the chunk; a token's score does not depend on other tokens."""
-        gate = beside(step.keys, self.settings["weights"][step.layer])
+        layer = step.cache.evictable()[step.layer]
+        gate = layer.beside(self.settings["weights"][step.layer])
         scores = self.kv.fastkvzip(step.hidden, gate, sinks=0, recent=0).scores
         return scores if past is None else torch.cat([past, scores], -1)
 
@@ -50,12 +51,7 @@ class FastKVzip(Scorer):
     @staticmethod
     def arriving(kv: ModuleType, new: NewTokens) -> Tensor:
         """Return the scores that the FastKVzip gate gives new tokens."""
-        return kv.fastkvzip(new.hidden, beside(new.keys, new.gate), valid=new.valid).scores
-
-
-def beside(keys: Tensor, gate: GateWeights) -> GateWeights:
-    """Return a gate on the device of a layer's keys."""
-    return GateWeights(*(x.to(keys.device) for x in gate))
+        return kv.fastkvzip(new.hidden, new.gate, valid=new.valid).scores
 
 
 def require_gates(weights: Any, layers: int) -> None:
