@@ -19,15 +19,20 @@ def known_of(
     return None if log_sum_exp is None else log_sum_exp[(*row, ..., queries)]
 
 
-def log_sum_exps(queries: Tensor, keys: Tensor, causal: bool, scale: float | None) -> Tensor:
-    r"""Return $L_t = \ln \sum_j \exp(q_t k_j / \sqrt{d_h})$ over the keys that a query sees."""
-    factor = scale or 1 / math.sqrt(queries.shape[-1])
-    exact, group = widest(queries, keys), queries.shape[-3] // max(1, keys.shape[-3])
-    logits = queries.to(exact) @ keys.to(exact).repeat_interleave(group, -3).mT * factor
-    count, tokens = logits.shape[-2:]
-    later = logits.new_ones(count, tokens, dtype=torch.bool).triu(tokens - count + 1)
-    logits = logits.masked_fill(later, -torch.inf) if causal else logits
-    return logits.logsumexp(-1)  # of no logits it is minus infinity
+def scaled_logits(queries: Tensor, keys: Tensor, causal: bool, scale: float | None) -> Tensor:
+    r"""Return $q_t k_j / \sqrt{d_h}$; minus infinity where a query does not see the key."""
+    scale = 1 / math.sqrt(queries.shape[-1]) if scale is None else scale
+    queries, keys = widen(queries), widen(keys)
+    heads, count, tokens = queries.shape[-3], queries.shape[-2], keys.shape[-2]
+    group = heads // max(1, keys.shape[-3])
+    size = *queries.shape[:-1], tokens
+    logits = queries.new_full(size, -torch.inf, dtype=widest(queries, keys))
+    for h in range(heads):
+        for t in range(count):
+            seen = tokens - count + t + 1 if causal else tokens
+            query = queries[..., h, t, None, :]
+            logits[..., h, t, :seen] = (query * keys[..., h // group, :seen, :]).sum(-1) * scale
+    return logits
 
 
 @requires(wide, grouped, aligned, finite_log_sum_exp)
@@ -63,22 +68,10 @@ def attention_weights(
         C3, C4, E-A1: softmax in float32; consecutive query heads share a key head; the last
         query is aligned with the last key.
     """
-    scale = 1 / math.sqrt(queries.shape[-1]) if scale is None else scale
-    queries, keys = widen(queries), widen(keys)
-    heads, count, tokens = queries.shape[-3], queries.shape[-2], keys.shape[-2]
-    group = heads // max(1, keys.shape[-3])
-    exact = widest(queries, keys, log_sum_exp)
-    weights = queries.new_zeros(*queries.shape[:-1], tokens, dtype=exact)
-    for h in range(heads):
-        for t in range(count):
-            seen = tokens - count + t + 1 if causal else tokens
-            query = queries[..., h, t, None, :]
-            logits = (query * keys[..., h // group, :seen, :]).sum(-1) * scale
-            if log_sum_exp is None:
-                weights[..., h, t, :seen] = logits.softmax(-1)
-            else:
-                weights[..., h, t, :seen] = (logits - log_sum_exp[..., h, t, None]).exp()
-    return weights
+    logits = scaled_logits(queries, keys, causal, scale)
+    if log_sum_exp is None:
+        return logits.softmax(-1)
+    return (logits - log_sum_exp[..., None]).exp()
 
 
 @requires(wide, grouped, aligned)

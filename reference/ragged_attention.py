@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference.attention import attention, log_sum_exps
+from reference.attention import attention, scaled_logits
 from reference.contract.enforce import may_read_values, requires
 from reference.contract.preconditions import aligned, grouped, same_dtype, wide
 from reference.contract.types import Finite, FiniteAbove0
@@ -106,5 +106,7 @@ def ragged_attention(
             if len(left):
                 query = queries[head][None, t, None]
                 output[head][t] = attention(query, left[None], read[None], False, scale)[0, 0]
-                sums[head][t] = log_sum_exps(query, left[None], False, scale)[0, 0]
+                if log_sum_exp:
+                    logits = scaled_logits(query, left[None], False, scale)
+                    sums[head][t] = logits.logsumexp(-1)[0, 0]
     return RaggedAttention(output, sums) if log_sum_exp else output

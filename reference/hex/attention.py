@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference.attention import attention, attention_weights, log_sum_exps
+from reference.attention import attention, attention_weights, scaled_logits
 from reference.contract import checks
 from reference.contract.enforce import requires
 from reference.contract.preconditions import aligned, grouped, left_padded
@@ -94,7 +94,9 @@ def hex_attention(
         late = max(0, count - tokens + first) if causal else 0
         part = queries[row][:, late:], keys[row][:, first:]
         output[row][:, late:] = attention(*part, values[row][:, first:], causal, scale)
-        drawn[row][first:] = attention_weights(*part, causal, scale).sum((0, 1))
-        sums[row][:, late:] = log_sum_exps(*part, causal, scale)
+        if mass:
+            drawn[row][first:] = attention_weights(*part, causal, scale).sum((0, 1))
+        if log_sum_exp:
+            sums[row][:, late:] = scaled_logits(*part, causal, scale).logsumexp(-1)
     checks.refuse_overflow("queries", output.abs())
     return HexAttention(output, drawn if mass else None, sums if log_sum_exp else None)

@@ -21,18 +21,15 @@ test_agrees_with_scalar_loops
   - @ values[
   + @ values.flip(-2)[
   softmax_over_queries: the softmax runs over the queries, not over the tokens
-  -                 weights[..., h, t, :seen] = logits.softmax(-1)
-  +                 weights[..., h, t, :seen] = logits.exp()
-                else:
-                    weights[..., h, t, :seen] = (logits - log_sum_exp[..., h, t, None]).exp()
-  -     return weights
-  +     return weights / weights.sum(-2, keepdim=True) if log_sum_exp is None else weights
+  - logits.softmax(-1)
+  + logits.softmax(-2)
   masked_after_the_softmax: weights beyond the mask are dropped after the softmax, not before
-  - :seen, :]).sum(-1) * scale
-  + :, :]).sum(-1) * scale
-                if log_sum_exp is None:
-  -                 weights[..., h, t, :seen] = logits.softmax(-1)
-  +                 weights[..., h, t, :seen] = logits.softmax(-1)[..., :seen]
+  -     logits = scaled_logits(queries, keys, causal, scale)
+  +     logits = scaled_logits(queries, keys, False, scale)
+        if log_sum_exp is None:
+  -         return logits.softmax(-1)
+  +         weights = logits.softmax(-1)
+  +         return weights.tril(keys.shape[-2] - queries.shape[-2]) if causal else weights
   causal_from_the_first_key: the first query sees the first key only, however long the cache
   - tokens - count + t + 1 if causal
   + t + 1 if causal
@@ -49,17 +46,17 @@ test_the_deviation_is_the_distance_between_the_outputs
   + attention(exact, keys,
 test_a_weight_is_the_power_of_what_a_logit_exceeds_the_log_sum_exp_by
   sum_ignored: the log-sum-exp argument is ignored
-  - (logits - log_sum_exp[..., h, t, None]).exp()
+  - (logits - log_sum_exp[..., None]).exp()
   + logits.softmax(-1)
   sum_of_base_two: the log-sum-exp is taken to base two
-  - (logits - log_sum_exp[..., h, t, None]).exp()
-  + (logits - log_sum_exp[..., h, t, None]).exp2()
+  - (logits - log_sum_exp[..., None]).exp()
+  + (logits - log_sum_exp[..., None]).exp2()
   sum_of_another_head: the log-sum-exp is that of another head
-  - (logits - log_sum_exp[..., h, t, None]).exp()
-  + (logits - log_sum_exp[..., h - 1, t, None]).exp()
+  - (logits - log_sum_exp[..., None]).exp()
+  + (logits - log_sum_exp.roll(1, -2)[..., None]).exp()
   sum_scaled_twice: logits are scaled twice
-  - (logits - log_sum_exp[..., h, t, None]).exp()
-  + (scale * logits - log_sum_exp[..., h, t, None]).exp()
+  - (logits - log_sum_exp[..., None]).exp()
+  + (logits / math.sqrt(queries.shape[-1]) - log_sum_exp[..., None]).exp()
 test_a_log_sum_exp_that_is_not_finite_is_refused[attention_weights]
   infinite_sum: a log-sum-exp that is not finite is accepted
   - aligned, finite_log_sum_exp)

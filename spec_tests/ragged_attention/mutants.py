@@ -22,8 +22,8 @@ test_each_head_attends_to_its_own_entries_and_to_the_new_tokens
   + index = (*row, h % keys.shape[-3])
 test_the_log_sum_exp_is_that_of_every_logit_that_a_query_sees
   sum_without_the_scale: the log-sum-exp is that of logits at the usual scale
-  - log_sum_exps(query, left[None], False, scale)
-  + log_sum_exps(query, left[None], False, None)
+  - scaled_logits(query, left[None], False, scale)
+  + scaled_logits(query, left[None], False, None)
 test_attention_to_entries_merges_with_attention_to_new_tokens
   sum_to_base_two: the log-sum-exp is a logarithm to base two
   - RaggedAttention(output, sums)

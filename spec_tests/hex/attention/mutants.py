@@ -17,8 +17,8 @@ test_attention_over_a_cache_is_attention_over_what_it_restores
   + causal, scale)[:1].sum((0, 1))
 test_the_log_sum_exp_is_that_of_every_logit_that_a_query_sees
   sum_sees_later: the log-sum-exp counts tokens after the query
-  - log_sum_exps(*part, causal, scale)
-  + log_sum_exps(*part, False, scale)
+  - scaled_logits(*part, causal, scale)
+  + scaled_logits(*part, False, scale)
 test_attention_to_a_cache_merges_with_attention_to_other_tokens
   sum_at_most_zero: the log-sum-exp is at most 0
   - sums if log_sum_exp else None
