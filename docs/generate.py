@@ -15,7 +15,6 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from inspect import getdoc, unwrap
-from itertools import chain
 from pathlib import Path
 
 import figures
@@ -127,9 +126,9 @@ def pages() -> Iterator[tuple[str, str]]:
     for path in sorted(index.HERE.rglob("test_*.py")):
         if index.spec_marked_tests(path):
             yield index.law_page_path(str(path.relative_to(index.HERE))), laws(path)
-    code_shown = DOCS.parent.glob("reference/**/*.py"), DOCS.parent.glob("optimized/distributed.py")
-    for path in chain(*code_shown):
-        name = path.relative_to(DOCS.parent)
+    root = DOCS.parent
+    for path in [*root.glob("reference/**/*.py"), root / "optimized/distributed.py"]:
+        name = path.relative_to(root)
         text = [*UNSEARCHED, f"# {name} {{ #{name} }}", "", *code(path.read_text().splitlines())]
         yield f"generated/{name}.md", "\n".join(text) + "\n"
     for walk in sorted(DOCS.glob("*/walk.md")):
