@@ -126,9 +126,8 @@ def pages() -> Iterator[tuple[str, str]]:
     for path in sorted(index.HERE.rglob("test_*.py")):
         if index.spec_marked_tests(path):
             yield index.law_page_path(str(path.relative_to(index.HERE))), laws(path)
-    root = DOCS.parent
-    for path in [*root.glob("reference/**/*.py"), root / "optimized/distributed.py"]:
-        name = path.relative_to(root)
+    for path in [*DOCS.parent.glob("reference/**/*.py"), DOCS.parent / "optimized/distributed.py"]:
+        name = path.relative_to(DOCS.parent)
         text = [*UNSEARCHED, f"# {name} {{ #{name} }}", "", *code(path.read_text().splitlines())]
         yield f"generated/{name}.md", "\n".join(text) + "\n"
     for walk in sorted(DOCS.glob("*/walk.md")):

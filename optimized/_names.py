@@ -1,7 +1,7 @@
 """The names of `optimized`: importing this module puts them there."""
 
+from functools import partial
 from inspect import isfunction
-from typing import Any
 
 import optimized
 import reference
@@ -9,14 +9,9 @@ from optimized import vector
 from optimized._dispatch import dispatch, kernel_of
 from reference.contract.enforce import trusted
 
-
-def row(name: str) -> Any:
-    """Return a function of the reference with its fastest body, or a record."""
-    spec = getattr(reference, name)
-    if not isfunction(spec):
-        return getattr(vector, name, spec)
-    return dispatch(spec, getattr(vector, name), lambda: kernel_of(name))
-
-
 names = {"__all__": reference.__all__, "kernel_of": kernel_of, "trusted": trusted}
-optimized.__dict__.update(names | {name: row(name) for name in reference.__all__})
+for name in reference.__all__:
+    spec = getattr(reference, name)
+    body = getattr(vector, name, spec)
+    names[name] = dispatch(spec, body, partial(kernel_of, name)) if isfunction(spec) else body
+optimized.__dict__.update(names)

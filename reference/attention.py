@@ -25,8 +25,8 @@ def scaled_logits(queries: Tensor, keys: Tensor, causal: bool, scale: float | No
     queries, keys = widen(queries), widen(keys)
     heads, count, tokens = queries.shape[-3], queries.shape[-2], keys.shape[-2]
     group = heads // max(1, keys.shape[-3])
-    size = *queries.shape[:-1], tokens
-    logits = queries.new_full(size, -torch.inf, dtype=widest(queries, keys))
+    shape, exact = (*queries.shape[:-1], tokens), widest(queries, keys)
+    logits = queries.new_full(shape, -torch.inf, dtype=exact)
     for h in range(heads):
         for t in range(count):
             seen = tokens - count + t + 1 if causal else tokens

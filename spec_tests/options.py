@@ -29,19 +29,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
         metavar="COMMAND",
         help="program to test, which answers calls on stdin and stdout; repeatable",
     ),
-    "--xfails": dict(
-        metavar="FILE", help="file of expected failures, one `test id  # reason` a line"
-    ),
-    "--complete": dict(
-        action="store_true", help="fail if the module lacks a function, and list what it lacks"
-    ),
+    "--xfails": dict(metavar="FILE", help="expected failures, one `test id  # reason` a line"),
+    "--complete": dict(action="store_true", help="fail if a function is missing, and list those"),
     "--ours": dict(
         action="store_true",
         help="also test functions that the papers name but do not define, and our extensions",
     ),
-    "--mutants": dict(
-        action="store_true", help="run each mutant against the one test that must detect it"
-    ),
+    "--mutants": dict(action="store_true", help="run each mutant against the test that detects it"),
     "--paper": dict(choices=[*PAPERS], help="test only the functions of one paper"),
     "--call-limit": dict(
         type=seconds_of_a_call,

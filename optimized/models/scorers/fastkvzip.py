@@ -36,8 +36,7 @@ class FastKVzip(Scorer):
 
     def remember(self, step: Step, past: Tensor | None) -> Tensor:
         """Score the chunk; a token's score does not depend on other tokens."""
-        layer = step.cache.evictable()[step.layer]
-        gate = layer.beside(self.settings["weights"][step.layer])
+        gate = step.cache.evictable()[step.layer].beside(self.settings["weights"][step.layer])
         scores = self.kv.fastkvzip(step.hidden, gate, sinks=0, recent=0).scores
         return scores if past is None else torch.cat([past, scores], -1)
 
