@@ -35,6 +35,7 @@ from optimized.models.systems import (
     store_of_kept,
     with_store_settings,
 )
+from optimized.vector.quantizers.gear_cache import gear_append, gear_attention
 from optimized.vector.quantizers.kivi import kivi_append, kivi_attention
 from reference.contract.checks import one_of
 from reference.quantizers.kivi import KiviCache
@@ -81,15 +82,20 @@ class QuantizedLayer(AttendingLayer):
     def go_on(self, query: Tensor, keys: Tensor, values: Tensor, softmax: Softmax) -> Tensor:
         """Return the attention output over restored tokens, then store the new ones.
 
-        Each step takes at most `room` new tokens. One token reads KIVI's codes as they are stored.
+        Each step takes at most `room` new tokens. One token has ways of its own, which restore no
+        code of KIVI and move no restored token of GEAR.
         """
-        if query.shape[2] == 1 and self.reads_codes and softmax.plain:
-            standard = softmax.standard(query)
-            output = kivi_attention(standard, self.held, keys, values)
+        if query.shape[2] == 1 and softmax.plain and self.kv is not reference:
+            standard, new = softmax.standard(query), (keys, values)
+            if isinstance(self.held, KiviCache):
+                output, append = kivi_attention(standard, self.held, *new), kivi_append
+            else:
+                exact = self.reading == "remedied"
+                output, append = gear_attention(standard, self.held, *new, exact), gear_append
             if isfinite(output.sum().item()):
-                self.held = kivi_append(self.held, keys, values)
+                self.held = append(self.held, *new)
             else:  # the specification's checks say why
-                self.append(standard, keys, values)
+                self.append(standard, *new)
             return output
         parts, start = [], 0
         while start < query.shape[2]:
@@ -101,11 +107,6 @@ class QuantizedLayer(AttendingLayer):
             self.append(softmax.standard(q), k, v)
             start = stop
         return torch.cat(parts, 2)
-
-    @property
-    def reads_codes(self) -> bool:
-        """Whether attention multiplies the stored codes; the reference restores them."""
-        return isinstance(self.held, KiviCache) and self.kv is not reference
 
     def room(self, new: int) -> int:
         """Return how many new tokens can be stored in one step."""

@@ -69,7 +69,8 @@ def numbers(codes: Tensor, steps: Tensor, minima: Tensor) -> Tensor:
 
     Codes are laid out in order first, since a byte is moved faster than its number.
     """
-    return codes.contiguous().to(widen(steps).dtype) * widen(steps) + widen(minima)
+    steps = widen(steps)
+    return (codes.contiguous().to(steps.dtype) * steps).add_(widen(minima))
 
 
 @kernel_on_gpu

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from optimized.vector.hex.compress import numbers
 from optimized.vector.hex.kcvt import code
 from optimized.vector.hex.packing import pack_bits, unpack_bits
 from optimized.vector.quantizers.low_rank import low_rank
@@ -71,10 +72,14 @@ def gear_reconstruct(block: GearBlock, exact_outliers: bool) -> Tensor:
     (kv_heads, tokens), width = block.left.shape[-3:-1], block.right.shape[-2]
     members = tokens if by == "channel" else kv_heads * width
     codes = unpack_bits(block.words, block.bits, members)
-    rows = dequantise(codes, block.steps, block.minima).to(widen(block.left).dtype)
+    rows = numbers(codes, block.steps[..., None], block.minima[..., None])
+    left, right = widen(block.left), widen(block.right)
     places, exact = block.places.long(), widen(block.outliers)
-    rows = rows.scatter(-1, places, exact)
-    rows = rows + to_rows(widen(block.left) @ widen(block.right).mT, by)
+    rows = rows.to(left.dtype).scatter_(-1, places, exact)
+    if by == "channel":
+        rows += right @ left.mT
+    else:
+        from_rows(rows, by, width).add_(left @ right.mT)
     if exact_outliers:
-        rows = rows.scatter(-1, places, exact)
+        rows.scatter_(-1, places, exact)
     return from_rows(rows, by, width).to(block.left.dtype)

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from optimized.vector.quantizers.gear import compress_side, gear_reconstruct
 from reference.hex.kcvt import bits_of_both, joint_bits
+from reference.precision import widest
 from reference.quantizers.gear import GearBlock
 from reference.quantizers.gear_cache import GearCache
 
@@ -58,6 +59,23 @@ def gear_read(cache: GearCache, exact_outliers: bool) -> tuple[Tensor, Tensor]:
         torch.cat([*keys, cache.residual_keys], -2),
         torch.cat([*values, cache.residual_values], -2),
     )
+
+
+def gear_attention(
+    query: Tensor, cache: GearCache, keys: Tensor, values: Tensor, exact_outliers: bool
+) -> Tensor:
+    """Return the attention of one query a head over a cache and new tokens; no part is moved."""
+    *batch, kv_heads, _, width = keys.shape
+    exact = widest(query, keys)
+    q = query.to(exact).view(*batch, kv_heads, -1, width) / width**0.5
+    left = restored(cache.key_blocks, exact_outliers)
+    left += [torch.cat([cache.residual_keys, keys], -2)]
+    weights = torch.cat([q @ x.to(exact).mT for x in left], -1).softmax(-1)
+    right = restored(cache.value_blocks, exact_outliers)
+    right += [torch.cat([cache.residual_values, values], -2)]
+    shares = weights.split([x.shape[-2] for x in right], -1)
+    read = [share @ x.to(exact) for share, x in zip(shares, right, strict=True)]
+    return sum(read[1:], read[0]).to(query.dtype).reshape(query.shape)
 
 
 def restored(blocks: tuple[GearBlock, ...], exact_outliers: bool) -> list[Tensor]:

@@ -5,6 +5,7 @@ import torch
 
 import optimized as kv
 import reference
+from optimized.vector.quantizers.gear_cache import gear_attention
 from optimized.vector.quantizers.kivi import kivi_attention
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.internal.models.random_model import models, new_model, prompts
@@ -54,6 +55,19 @@ def test_attention_over_the_codes_of_kivi_is_that_over_what_they_stand_for(
     cache = kv.kivi_prefill(keys, values, **sizes)
     left, right = (torch.cat([old, last], 2) for old in reference.kivi_read(cache))
     assert_close(kivi_attention(queries, cache, last, last), kv.attention(queries, left, right))
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("tokens", [0, 5, 300])
+def test_attention_over_the_parts_of_gear_is_that_over_what_they_stand_for(tokens, exact):
+    torch.manual_seed(0)
+    queries, last = torch.randn(2, 6, 1, 16).double(), torch.randn(2, 3, 1, 16).double()
+    keys, values = torch.randn(2, 2, 3, tokens + 50, 16).double()
+    cache = kv.gear_prefill(keys[:, :, :tokens], values[:, :, :tokens], rank=2)
+    cache = kv.gear_append(cache, keys[:, :, tokens:], values[:, :, tokens:])
+    left, right = (torch.cat([old, last], 2) for old in reference.gear_read(cache, exact))
+    read = gear_attention(queries, cache, last, last, exact)
+    assert_close(read, kv.attention(queries, left, right))
 
 
 def test_a_step_over_kivi_reads_its_codes_and_stores_the_token():
