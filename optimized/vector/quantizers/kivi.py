@@ -114,13 +114,13 @@ def kivi_attention(query: Tensor, cache: KiviCache, keys: Tensor, values: Tensor
     left, right = torch.cat([left, keys.to(exact)], -2), torch.cat([right, values.to(exact)], -2)
 
     steps, minima = cache.key_steps.to(exact).mT.contiguous(), cache.key_minima.to(exact)
-    scaled = q[..., None, None, :, :] * steps[..., None, :]
     lanes = Lanes(key_bits, cache.residual, cache.group)
+    scaled = lanes.weighed(q[..., None, None, :, :] * steps[..., None, :])
     parts = [scaled[..., where, :, :, :] @ x for where, x in lanes.of(cache.key_words, -3, exact)]
-    logits = lanes.weighed(torch.cat(parts, -4)).movedim(0, -1).movedim(-3, -5).flatten(-2)
+    logits = torch.cat(parts, -4).movedim(0, -1).movedim(-3, -5).flatten(-2)
     lowest = q @ minima.movedim(-2, -3).flatten(-2)
-    logits = (logits + lowest.view(logits.shape[:-1])[..., None]).flatten(-3)
-    weights = torch.cat([logits, q @ left.mT], -1).softmax(-1)
+    logits += lowest.view(logits.shape[:-1])[..., None]
+    weights = torch.cat([logits.flatten(-3), q @ left.mT], -1).softmax(-1)
 
     old, recent = weights.split([cache.value_words.shape[-2], right.shape[-2]], -1)
     steps, minima = (x.to(exact) for x in (cache.value_steps, cache.value_minima))
@@ -129,8 +129,9 @@ def kivi_attention(query: Tensor, cache: KiviCache, keys: Tensor, values: Tensor
     every = lanes._replace(group=width)
     if together := groups * q.shape[-2] <= ROWS and every.lanes == lanes.lanes:
         lanes, scaled = every, scaled.flatten(-3, -2).unsqueeze(-3)
+    scaled = lanes.weighed(scaled)
     parts = [scaled[..., where] @ x for where, x in lanes.of(cache.value_words, -2, exact)]
-    read = lanes.weighed(sum(parts[1:], parts[0]))
+    read = sum(parts[1:], parts[0])
     read = with_own_channels(read, groups) if together else read
     read = read.movedim(0, -1).movedim(-4, -3) + (old @ minima)[..., None, None]
     return (read.flatten(-3) + recent @ right).to(query.dtype).reshape(query.shape)
@@ -159,10 +160,10 @@ class Lanes(NamedTuple):
         each = 8 // self.bits
         return 1 if 8 % self.bits or self.group % each else each
 
-    def weighed(self, products: Tensor) -> Tensor:
-        """Multiply products with numbers by the worth of their lanes, the first axis."""
-        worth = products.new_tensor([0.5 ** (self.bits * lane) for lane in range(self.lanes)])
-        return products.mul_(worth.view(-1, *[1] * (products.ndim - 1)))
+    def weighed(self, scaled: Tensor) -> Tensor:
+        """Return what multiplies codes, times the worth of each lane, a new first axis."""
+        worth = scaled.new_tensor([0.5 ** (self.bits * lane) for lane in range(self.lanes)])
+        return scaled * worth.view(-1, *[1] * scaled.ndim)
 
     def of(self, words: Tensor, axis: int, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
         """Yield stretches of an axis of words, each with its codes.
