@@ -148,20 +148,17 @@ def kcvt(
 def code(name: str, x: Tensor, bits: int, kept: Tensor, scales: torch.dtype | None) -> Quantised:
     """Quantise what the argument `name` brought."""
     wide, stored, top = widen(x), scale_dtype(x.dtype, scales), 2**bits - 1
-    codes = torch.zeros_like(x, dtype=torch.uint8)
-    steps = wide.new_zeros(x.shape[:-1], dtype=stored)
-    minima = wide.new_zeros(x.shape[:-1], dtype=stored)
+    low, high = wide.new_zeros(x.shape[:-1]), wide.new_zeros(x.shape[:-1])
     for group in np.ndindex(*x.shape[:-1]):
         rest = wide[group][~kept[group]]
-        if rest.numel() == 0:
-            continue
-        low, step = rest.min(), (rest.max() - rest.min()) / top
-        storable(name, torch.stack([low, step]), stored)
-        minima[group], steps[group] = low, step
-        low, step = minima[group].to(wide.dtype), steps[group].to(wide.dtype)
-        if step > 0:
-            code = ((rest - low) / step).round().clamp(0, top)
-            codes[group][~kept[group]] = code.to(torch.uint8)
+        if rest.numel():
+            low[group], high[group] = rest.min(), rest.max()
+    step = (high - low) / top
+    storable(name, torch.stack([low, step], -1), stored)
+    minima, steps = low.to(stored), step.to(stored)
+    low, step = minima[..., None].to(wide.dtype), steps[..., None].to(wide.dtype)
+    codes = ((wide - low) / step).round().clamp(0, top)
+    codes = codes.masked_fill(kept | (step == 0), 0).to(torch.uint8)
     return Quantised(codes, steps, minima)
 
 

@@ -1,6 +1,7 @@
 """Codes of a few bits, laid side by side in 32-bit words without a gap."""
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Int32, UInt8
 from torch import Tensor
 
@@ -45,10 +46,8 @@ def pack_bits(codes: UInt8[Tensor, "*rows length"], bits: Bits) -> Int32[Tensor,
         E-H24: the paper does not say how 3-bit codes are stored.
     """
     length = codes.shape[-1]
-    words = codes.new_zeros(*codes.shape[:-1], word_count(length, bits), dtype=torch.int64)
-    for p in range(bits * length):
-        bit = (codes[..., p // bits].long() >> p % bits) % 2
-        words[..., p // 32] += bit << p % 32
+    past_the_end = 32 * word_count(length, bits) - bits * length
+    words = numbers_in(F.pad(bits_of(codes, bits), (0, past_the_end)), 32)
     # bit 31 is the sign of a 32-bit word
     return torch.where(words < 2**31, words, words - 2**32).to(torch.int32)
 
@@ -76,13 +75,21 @@ def unpack_bits(
     Reading:
         E-H24.
     """
-    codes = words.new_zeros(*words.shape[:-1], length, dtype=torch.uint8)
-    for p in range(bits * length):
-        bit = (words[..., p // 32] >> p % 32) % 2
-        codes[..., p // bits] += (bit << p % bits).to(torch.uint8)
-    return codes
+    return numbers_in(bits_of(words, 32)[..., : bits * length], bits).to(torch.uint8)
 
 
 def word_count(length: int, bits: int) -> int:
     """Return how many 32-bit words a row of codes takes."""
     return -(-length * bits // 32)
+
+
+def bits_of(numbers: Tensor, width: int) -> Tensor:
+    """Return the lowest `width` bits of each number, as one stream a row."""
+    places = torch.arange(width, device=numbers.device)
+    return ((numbers[..., None] >> places) % 2).flatten(-2)
+
+
+def numbers_in(stream: Tensor, width: int) -> Tensor:
+    """Return the numbers of `width` bits each that a stream holds."""
+    places = torch.arange(width, device=stream.device)
+    return (stream.unflatten(-1, (stream.shape[-1] // width, width)) << places).sum(-1)

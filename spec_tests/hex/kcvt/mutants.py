@@ -6,31 +6,32 @@ mutant = register_mutants("hex/kcvt")
 mutant("""
 test_a_step_of_the_whole_range_would_leave_two_levels
   literal_step: the step is the whole range, as printed
-  - (rest.max() - rest.min()) / top
-  + rest.max() - rest.min()
+  - (high - low) / top
+  + high - low
 test_the_minimum_is_exact_and_the_maximum_nearly
   one_level_too_many: the step is the range over 2^b
-  - (rest.max() - rest.min()) / top
-  + (rest.max() - rest.min()) / (top + 1)
+  - (high - low) / top
+  + (high - low) / (top + 1)
 test_kept_entries_do_not_enter_the_statistics
   polluted_statistics: kept entries count in minimum and maximum
-  - low, step = rest.min(), (rest.max() - rest.min()) / top
-  + low, step = wide[group].min(), (wide[group].max() - wide[group].min()) / top
+  - rest.min(), rest.max()
+  + wide[group].min(), wide[group].max()
 vector:a-kept-key-below-the-rest-is-no-minimum
   kept_in_the_minimum: kept entries count in the minimum
-  - low, step = rest.min(), (rest.max() - rest.min()) / top
-  + low, step = wide[group].min(), (rest.max() - wide[group].min()) / top
+  - rest.min(), rest.max()
+  + wide[group].min(), rest.max()
 vector:a-kept-key-above-the-rest-is-no-maximum
   kept_in_the_maximum: kept entries count in the maximum
-  - low, step = rest.min(), (rest.max() - rest.min()) / top
-  + low, step = rest.min(), (wide[group].max() - rest.min()) / top
+  - rest.min(), rest.max()
+  + rest.min(), wide[group].max()
 vector:ties-round-to-even
   half_up: ties round up
-  - ((rest - low) / step).round()
-  + ((rest - low) / step + 0.5).floor()
+  - ((wide - low) / step).round()
+  + ((wide - low) / step + 0.5).floor()
 test_codes_are_the_nearest_to_the_stored_grid
   codes_of_exact_scales: codes are computed with the exact scales, not with the stored ones
-  -         low, step = minima[group].to(wide.dtype), steps[group].to(wide.dtype)
+  - minima[..., None].to(wide.dtype), steps[..., None].to(wide.dtype)
+  + low[..., None], step[..., None]
 test_the_error_is_at_most_half_a_step
   symmetric: grids are symmetric about zero
   -     return Quantised(codes, steps, minima)
