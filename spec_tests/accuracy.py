@@ -46,6 +46,10 @@ class Unequal(AssertionError):
         super().__init__(says)
         self.compared = actual, expected
 
+    def __str__(self) -> str:
+        # when it is read: `are_equal` reads none, and the text of a tensor takes a millisecond
+        return str(self.args[0]) or "{!r} != {!r}".format(*self.compared)
+
 
 def assert_equal(actual: Any, expected: Any) -> None:
     """Check that `actual` equals `expected` bit for bit: type, shape, dtype and every element."""
@@ -56,11 +60,11 @@ def assert_equal(actual: Any, expected: Any) -> None:
     elif isinstance(expected, Tensor):
         assert_same_kind(actual, expected)
         if not torch.equal(actual, expected):
-            raise Unequal(f"{actual} != {expected}", actual, expected)
+            raise Unequal("", actual, expected)
     else:
         assert type(actual) is type(expected), (type(actual), type(expected))
         if actual != expected:
-            raise Unequal(f"{actual!r} != {expected!r}", actual, expected)
+            raise Unequal("", actual, expected)
 
 
 def assert_same_structure(actual: Any, expected: Any) -> None:

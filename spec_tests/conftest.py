@@ -4,12 +4,14 @@ import gc
 import os
 import sys
 from collections import Counter
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, core, settings
+from hypothesis.internal import reflection
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
@@ -54,6 +56,9 @@ settings.load_profile("conformance")
 # An empty set replaces them. Otherwise every loaded module would change the examples of every law.
 # Hypothesis would also write the constants into the user's folder.
 providers._get_local_constants = Constants
+
+# Hypothesis reads the source of a law twice for each run, a millisecond each time.
+core.__dict__["function_digest"] = lru_cache(1)(reflection.function_digest)
 
 HERE = Path(__file__).parent
 REPORT = "conformance report"
@@ -248,8 +253,9 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish():
-    """Exempt the collected tests from garbage collection: they live until the end."""
+    """Collect garbage seldom, and not the collected tests, which live until the end."""
     gc.freeze()
+    gc.set_threshold(20_000)
 
 
 def is_named(config: pytest.Config) -> bool:

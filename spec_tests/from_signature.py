@@ -1,6 +1,7 @@
 """Derive test inputs from a signature: bad arguments, and strategies for flags and words."""
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from inspect import unwrap
 from math import inf, nan
 from typing import Any, get_origin, get_type_hints
@@ -15,6 +16,7 @@ from reference.contract.types import BoundsTest, choices_of, members
 from spec_tests.strategies import Refusal, last_element_replacer, longer
 
 
+@cache
 def draw_choices(spec: Callable[..., Any], *but: str) -> st.SearchStrategy[dict[str, Any]]:
     """Return a strategy for the flags and words of a function or settings, except `but`."""
     listed = choices(spec)

@@ -6,6 +6,7 @@ compared are drawn from it; laws that need exact arithmetic run on `grid`.
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ generators = st.integers(0, 2**16).map(lambda seed: torch.Generator().manual_see
 """Random streams from a seed, which Hypothesis shrinks; one draw is faster than one a number."""
 
 
+@cache  # Hypothesis examines each new strategy
 @st.composite
 def grid(draw, *shape, low=0, high=16, scale=1 / 16, dtype=torch.float32):
     """Draw multiples of `scale` in [low, high] * scale."""
@@ -30,6 +32,7 @@ def grid(draw, *shape, low=0, high=16, scale=1 / 16, dtype=torch.float32):
     return (torch.from_numpy(codes).double() * scale).to(dtype).reshape(shape)
 
 
+@cache
 @st.composite
 def importance(draw, *shape, low=0, high=16, close=True):
     """Draw scores in [low, high] / 16: on the grid, beside it, or anywhere, a third each.
@@ -60,12 +63,14 @@ CROWD = 1 - torch.tensor([2.0, 0, 1, 1, 3, 0, 2, 1, 0, 3, 1, 2]) * 2.0**-14
 """Twelve scores within a thousandth of 1: bfloat16 has one number for all."""
 
 
+@cache
 @st.composite
 def gaussian_tensor(draw, *shape, dtype=torch.float32):
     """Draw Gaussian numbers."""
     return torch.randn(shape, generator=draw(generators), dtype=torch.float64).to(dtype)
 
 
+@cache
 @st.composite
 def signed_sixteenths(draw, *shape):
     """Draw multiples of 1/16 in [-1, 1]."""
@@ -76,6 +81,7 @@ signed_numbers = st.sampled_from([signed_sixteenths, gaussian_tensor])
 """Strategies for tensors of either sign: exact in any order of operations, or Gaussian."""
 
 
+@cache
 @st.composite
 def booleans(draw, *shape):
     """Draw a mask of `shape`."""

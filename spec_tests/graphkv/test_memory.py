@@ -6,7 +6,7 @@ import torch
 import optimized
 from spec_tests.scorers.largest_allocation import largest
 
-SOURCES, TOKENS = 600, 4000
+SOURCES, TOKENS = 200, 4000
 
 
 @pytest.mark.parametrize("signal", ["decay", "enhance", "evict"])

@@ -4,6 +4,7 @@ Discrete results (sources, neighbours, bins) are computed from `lattice` vectors
 powers of two, so every cosine is a multiple of 1/16 in any order of operations, and many are equal.
 """
 
+from functools import cache
 from typing import get_args
 
 import torch
@@ -32,6 +33,7 @@ kinds = st.sampled_from(KINDS)
 thousands = st.sampled_from([0, 1, 999, 1000, 1999, 2000, 8000, 128_000])
 
 
+@cache
 @st.composite
 def lattice(draw, *shape, zero=True):
     """Vectors with 0, 1, 4 or 16 entries of one magnitude, a power of two, and random signs."""
