@@ -22,16 +22,13 @@ def known_of(
 def scaled_logits(queries: Tensor, keys: Tensor, causal: bool, scale: float | None) -> Tensor:
     r"""Return $q_t k_j / \sqrt{d_h}$; minus infinity where a query does not see the key."""
     scale = 1 / math.sqrt(queries.shape[-1]) if scale is None else scale
-    queries, keys = widen(queries), widen(keys)
-    heads, count, tokens = queries.shape[-3], queries.shape[-2], keys.shape[-2]
-    group = heads // max(1, keys.shape[-3])
-    shape, exact = (*queries.shape[:-1], tokens), widest(queries, keys)
-    logits = queries.new_full(shape, -torch.inf, dtype=exact)
-    for h in range(heads):
-        for t in range(count):
-            seen = tokens - count + t + 1 if causal else tokens
-            query = queries[..., h, t, None, :]
-            logits[..., h, t, :seen] = (query * keys[..., h // group, :seen, :]).sum(-1) * scale
+    group = queries.shape[-3] // max(1, keys.shape[-3])
+    queries, keys = widen(queries), widen(keys).repeat_interleave(group, -3)
+    count, tokens, exact = queries.shape[-2], keys.shape[-2], widest(queries, keys)
+    logits = queries.new_full((*queries.shape[:-1], tokens), -torch.inf, dtype=exact)
+    for t in range(count):
+        seen = tokens - count + t + 1 if causal else tokens
+        logits[..., t, :seen] = (queries[..., t, None, :] * keys[..., :seen, :]).sum(-1) * scale
     return logits
 
 

@@ -10,8 +10,8 @@ vector:consecutive-heads-share-a-cache
   + values[..., h % values.shape[-3], :, :]
 vector:consecutive-heads-read-the-same-keys
   keys_dealt_in_turn: query head h reads key head h modulo the number of key heads
-  - keys[..., h // group, :seen, :]
-  + keys[..., h % keys.shape[-3], :seen, :]
+  - widen(keys).repeat_interleave(group, -3)
+  + widen(keys)[..., torch.arange(queries.shape[-3]) % keys.shape[-3], :, :]
 vector:scaled-by-the-root-of-the-width
   unscaled_logits: logits are not divided by the root of the width
   - scale = 1 / math.sqrt(queries.shape[-1]) if
