@@ -154,7 +154,8 @@ def highest_at_borders(scores: Tensor) -> Tensor:
     for number, row in enumerate(scores.view(-1, scores.shape[-1])):
         pairs = [(at, at - 1) for at in BORDERS if at < len(row)]
         places = [at for pair in pairs for at in pair[:: -1 if number % 2 else 1]]
-        for place, highest in zip(places, row.sort(descending=True).values, strict=False):
+        high = row.sort(descending=True).values[: len(places)]
+        for place, highest in zip(places, high, strict=True):
             other = int((row == highest).nonzero()[0])
             row[other], row[place] = row[place].clone(), highest
     return scores
