@@ -87,8 +87,9 @@ class QuantizedLayer(AttendingLayer):
         """
         if query.shape[2] == 1 and softmax.plain and self.kv is not reference:
             standard, new = softmax.standard(query), (keys, values)
+            append: Any = kivi_append
             if isinstance(self.held, KiviCache):
-                output, append = kivi_attention(standard, self.held, *new), kivi_append
+                output = kivi_attention(standard, self.held, *new)
             else:
                 exact = self.reading == "remedied"
                 output, append = gear_attention(standard, self.held, *new, exact), gear_append
