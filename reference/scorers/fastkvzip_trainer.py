@@ -145,20 +145,21 @@ def train_fastkvzip(
             hidden.shape[-1], targets.shape[-2], group, dim, learned, seed, exact, spread
         )
         gate = gate.to(hidden.device)
-        descent = torch.optim.SGD(gate.parameters(), lr=rate, momentum=momentum)
+        parts = [*gate.parameters()]
+        momenta = [torch.zeros_like(part) for part in parts]
         generator = torch.Generator().manual_seed(seed)
         packs: tuple[Tensor, ...] = ()
         for i in range(steps):
-            part = i % (len(examples) // size)
-            if part == 0:
+            pack = i % (len(examples) // size)
+            if pack == 0:
                 shuffled = torch.randperm(len(examples), generator=generator)
                 packs = shuffled.to(hidden.device).split(size)
-            drawn = packs[part]
-            descent.zero_grad()
+            drawn = packs[pack]
             loss = fastkvzip_loss(gate(examples[drawn], epsilon), wanted[:, drawn])
-            loss.backward()
-            descent.param_groups[0]["lr"] = rate * _pace(i, steps)
-            descent.step()
+            slopes = torch.autograd.grad(loss, parts)
+            for part, m, slope in zip(parts, momenta, slopes, strict=True):
+                m.mul_(momentum).add_(slope)
+                part.data.add_(m, alpha=-rate * _pace(i, steps))
     return GateWeights(*(tensor.detach() for tensor in gate.weights()))
 
 

@@ -10,8 +10,8 @@ test_a_fresh_gate_is_uniform_within_the_root_of_the_width
   + torch.randn(shape
 test_steps_go_down_the_slope_of_the_loss_with_momentum
   no_momentum: there is no momentum
-  - momentum=momentum)
-  + momentum=0.0)
+  - m.mul_(momentum)
+  + m.zero_()
   constant_rate: the learning rate is constant
   - rate * _pace(i, steps)
   + rate
@@ -24,7 +24,7 @@ test_the_first_hundredth_of_the_steps_is_slow
   + return float(i > 0)
 test_a_token_is_seen_again_only_after_the_others
   drawn_anew: every step draws from all tokens again
-  - if part == 0:
+  - if pack == 0:
   + if i >= 0:
 test_without_steps_the_weights_are_those_of_a_fresh_gate
   seed_ignored: the seed is ignored
