@@ -4,14 +4,12 @@ import gc
 import os
 import sys
 from collections import Counter
-from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import HealthCheck, Phase, core, settings
-from hypothesis.internal import reflection
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
@@ -56,9 +54,6 @@ settings.load_profile("conformance")
 # An empty set replaces them. Otherwise every loaded module would change the examples of every law.
 # Hypothesis would also write the constants into the user's folder.
 providers._get_local_constants = Constants
-
-# Hypothesis reads the source of a law twice for each run, a millisecond each time.
-core.__dict__["function_digest"] = lru_cache(1)(reflection.function_digest)
 
 HERE = Path(__file__).parent
 REPORT = "conformance report"
