@@ -6,6 +6,7 @@ body in `optimized.vector` does. `python -m optimized.list_backends` prints both
 Within `trusted()` the values of tensors are not checked.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        """Make all names when the first is used: `python -m optimized --help` needs no PyTorch."""
+        """Make all names now, where help was asked for and an import needs them."""
         import_module("optimized._names")
         if name not in globals():
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return globals()[name]
 
-    def __dir__() -> list[str]:
-        __getattr__("__all__")
-        return [*globals()]
+    # `python -m` imports the package with "-m" as the first argument; help is shown without PyTorch
+    if not (sys.argv[:1] == ["-m"] and {"-h", "--help"} & {*sys.argv}):
+        import_module("optimized._names")
