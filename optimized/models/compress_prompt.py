@@ -60,7 +60,7 @@ def compressed(
     """Read a prompt, compress its KV cache, and return the cache for `model.generate`.
 
     The model is attached if it is not yet; over every other cache it computes the same attention as
-    before. Where a row's budget is smaller than its number of protected entries, the row keeps
+    before. Where a budget of a row is smaller than its number of protected entries, the row keeps
     exactly the protected entries, with a warning. The observation window is cut to the budget.
 
     Args:

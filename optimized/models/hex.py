@@ -68,6 +68,7 @@ class HexLayer(QuantizedLayer):
             try:
                 output, held = laid.decode_in_layout(self.held, query, keys, values)
                 finite_unless_its(output, "values", values)
+                finite_unless_its(keys, "keys", keys)
             except (RuntimeError, ValueError):
                 checked((cache, query, keys, values), {})  # says which of them is at fault
                 raise

@@ -172,10 +172,7 @@ class CodeLanes(NamedTuple):
         return found
 
     def mixed(self, weights: Tensor) -> Tensor:
-        """Return the weighted sum of the codes of all slots.
-
-        The weights are overwritten.
-        """
+        """Return the weighted sum of the codes of all slots; the weights are overwritten."""
         cut, count = self.fields, self.lanes.shape[-1]
         out = weights.new_zeros(*weights.shape[:2], self.lanes.shape[1])
         split = weights.mul_(self.slots.worth).unflatten(2, (len(cut.masks), count))

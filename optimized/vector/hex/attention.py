@@ -250,10 +250,7 @@ def attend(
     queries: Tensor, cache: HexCache | StackedCache, valid: Tensor | None, causal: bool,
     scale: float | None, reading: bool = True, log_sum_exp: bool = False, recent: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
-    """Return output (without `reading` the queries), mass, and the log-sum-exp if it is wanted.
-
-    The mass is that of all tokens, or with `recent` of those in the residual buffer.
-    """
+    """Return output (without `reading` the queries), mass (or a `recent` part), any log-sum-exp."""
     rest = cache.rest if isinstance(cache, StackedCache) else cache
     exact = widest(queries, rest.residual_keys)
     *batch, heads, count, width = queries.shape

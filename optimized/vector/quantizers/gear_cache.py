@@ -68,11 +68,10 @@ def gear_attention(
     *batch, kv_heads, _, width = keys.shape
     exact = widest(query, keys)
     q = query.to(exact).view(*batch, kv_heads, -1, width) / width**0.5
-    left = restored(cache.key_blocks, exact_outliers)
-    left += [torch.cat([cache.residual_keys, keys], -2)]
+    left = [*restored(cache.key_blocks, exact_outliers), torch.cat([cache.residual_keys, keys], -2)]
     weights = torch.cat([q @ x.to(exact).mT for x in left], -1).softmax(-1)
-    right = restored(cache.value_blocks, exact_outliers)
-    right += [torch.cat([cache.residual_values, values], -2)]
+    new = torch.cat([cache.residual_values, values], -2)
+    right = [*restored(cache.value_blocks, exact_outliers), new]
     shares = weights.split([x.shape[-2] for x in right], -1)
     read = [share @ x.to(exact) for share, x in zip(shares, right, strict=True)]
     return sum(read[1:], read[0]).to(query.dtype).reshape(query.shape)

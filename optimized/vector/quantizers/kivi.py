@@ -16,8 +16,7 @@ from reference.precision import widest
 from reference.quantizers.kivi import KiviCache, by_group
 
 ROWS = 8
-"""Most rows of all groups' weights that are multiplied by all channels; beyond, moving the codes of
-each group together is faster than the products that are thrown away."""
+"""Most rows of all groups' weights that are multiplied by all channels: more waste too much."""
 
 
 def quantise_in_groups(

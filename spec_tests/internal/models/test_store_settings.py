@@ -5,6 +5,7 @@ import torch
 
 import optimized as kv
 import reference
+from optimized.models.attention import Softmax
 from optimized.vector.quantizers.gear_cache import gear_attention
 from optimized.vector.quantizers.kivi import kivi_attention
 from spec_tests.accuracy import assert_close, assert_equal
@@ -68,6 +69,15 @@ def test_attention_over_the_parts_of_gear_is_that_over_what_they_stand_for(token
     left, right = (torch.cat([old, last], 2) for old in reference.gear_read(cache, exact))
     read = gear_attention(queries, cache, last, last, exact)
     assert_close(read, kv.attention(queries, left, right))
+
+
+@pytest.mark.parametrize("system", ["kivi-4", "gear", "kcvt-4"])
+def test_an_infinite_key_is_refused_that_no_query_sees(system):
+    layer = models.compressed(new_model("llama", **WIDE), system, prompt_of()).layers[0]
+    key = torch.zeros_like(torch.nn.functional.pad(layer.whole[0], (0, 0, 1, 0)))
+    layer.update(key.index_fill(-1, torch.tensor(0), torch.inf), key)
+    with pytest.raises(ValueError, match="keys must be finite"):
+        layer.attend(key - 1, None, Softmax(0.25))
 
 
 def test_a_step_over_kivi_reads_its_codes_and_stores_the_token():
