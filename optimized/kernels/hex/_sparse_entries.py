@@ -55,20 +55,23 @@ def tables(
 def tables_of_span(static: HexConfig, length: int, heads: int, width: int) -> Tables:
     """Return the tables of a span."""
     kept = kept_by(static, length, heads, width, torch.device("cpu"))
-    tile, tiles = kept.by_channel.of_head // TILE, -(-length // TILE)
+    tiles = -(-length // TILE)
     beyond = (0, tiles * TILE - length)
-    starts = F.pad(kept.by_token.starts.view(heads, length), beyond)
-    tokens = F.pad(kept.counts, beyond), starts
+    starts = (kept.counts.flatten().cumsum(0) - kept.counts.flatten()).view(heads, length)
+    tokens = F.pad(kept.counts, beyond), F.pad(starts, beyond)
     tokens = [x.unflatten(-1, (tiles, TILE)).movedim(0, 1) for x in tokens]
-    cell = tile * heads * width + kept.by_channel.channels
+    order = kept.channels.argsort(stable=True)
+    token, channel, rank = (x[order].long() for x in kept[1:])
+    cell = token % length // TILE * heads * width + channel
     among = cell.bincount(minlength=tiles * heads * width).view(tiles, heads * width)
-    before = F.pad(among.cumsum(0)[:-1], (0, 0, 1, 0)) + kept.by_channel.starts
+    columns = among.sum(0)
+    before = F.pad(among.cumsum(0)[:-1], (0, 0, 1, 0)) + columns.cumsum(0) - columns
     return Tables(
         F.pad(tokens[0], (0, ROOM - TILE)).to(torch.uint8),
         lanes(*tokens),
-        (kept.by_token.channels % width).to(torch.uint8),
+        (kept.channels % width).to(torch.uint8),
         lanes(*(x.unflatten(-1, (heads, width)) for x in (among, before))),
-        (kept.by_channel.of_head % TILE + ROOM * kept.by_channel.rank).to(torch.int16),
+        (token % length % TILE + ROOM * rank).to(torch.int16),
     )
 
 

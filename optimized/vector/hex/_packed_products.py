@@ -1,12 +1,12 @@
-"""Matrix products with packed codes, without unpacking them.
+"""Packed codes as numbers, in an order in which no code is moved.
 
 A lane is one byte, or two bytes where the bit width does not divide 8. A field is the bits of one
-code in a lane: a mask extracts it, and its value is the code times a power of two. Products come in
+code in a lane: a mask extracts it, and its value is the code times a power of two. Numbers come in
 the order of fields: the first field of every lane, then the second field of every lane. A slot is
-one position in that order; a code that crosses into the next lane has two slots.
+one position in that order; a code that crosses into the next lane has two slots, for its lower bits
+and for its upper ones.
 """
 
-from collections.abc import Iterator
 from math import lcm
 from typing import NamedTuple
 
@@ -16,20 +16,17 @@ from torch import Tensor
 
 from optimized._cached_tensors import cached_tensors
 from optimized.vector.hex.packing import as_bytes
+from reference.hex.packing import word_count
 
 CODES = 2**20
-"""Codes that are converted to floats at a time: 4 MB, and few operators for a long cache."""
+"""Codes that are numbers at a time: 4 MB, and few operators for a long cache."""
 
 
 class Rest(NamedTuple):
-    """A code that crosses lanes: where its upper bits lie, and where its lower bits begin.
-
-    `here` and `begun` are pairs of field and lane. Upper bits are worth `times` the lower ones.
-    """
+    """A code that crosses lanes: the field and lane of its upper bits, and of its lower bits."""
 
     here: tuple[int, int]
     begun: tuple[int, int]
-    times: float
 
 
 class Fields(NamedTuple):
@@ -72,8 +69,7 @@ def fields(bits: int) -> Fields:
             rests.append((here, first))
     mask = mask.where((mask < 2**15) | (size == 8), mask - 2**16)
     parts = tuple(map(tuple, mask.tolist()))
-    ends = tuple(Rest(here, begun, float(worth[here] / worth[begun])) for here, begun in rests)
-    return Fields(size, period, codes, code, parts, worth, ends)
+    return Fields(size, period, codes, code, parts, worth, tuple(Rest(*rest) for rest in rests))
 
 
 @cached_tensors(64)
@@ -88,13 +84,12 @@ def bit_masks(masks: tuple[tuple[int, ...], ...], length: int, device: torch.dev
 class TokenSlots(NamedTuple):
     """The slots of the tokens of a stream, in the order of fields, then lanes.
 
-    Each slot has its token and the worth of its value, 0 for an empty slot. `unread` marks empty
-    slots and second slots. The other slots are read, one for each token: `of_token`.
+    Each slot has its token. `unread` marks empty slots and second slots. The other slots are read,
+    one for each token: `of_token`.
     """
 
     of_token: Tensor
     token: Tensor
-    worth: Tensor
     unread: Tensor | None
 
 
@@ -104,7 +99,6 @@ def slots(bits: int, length: int, device: torch.device) -> TokenSlots:
     cut, periods = fields(bits), -(-length // fields(bits).codes)
     token = cut.code[:, None] + cut.codes * torch.arange(periods)[:, None]
     lacking = (cut.code < 0)[:, None] | (token >= length)
-    worth = cut.worth[:, None].expand(token.shape).masked_fill(lacking, 0)
     unread = lacking.clone()
     for (field, lane), *_ in cut.rests:
         unread[field, :, lane] = True
@@ -114,71 +108,33 @@ def slots(bits: int, length: int, device: torch.device) -> TokenSlots:
     return TokenSlots(
         of_token.to(device),
         token.to(device),
-        worth.flatten().to(device),
         unread.flatten().to(device) if bool(unread.any()) else None,
     )
 
 
-class CodeLanes(NamedTuple):
-    """The packed codes of many rows as lanes, `[heads, channels, lanes]`."""
+def lanes_of(words: Tensor, bits: int, length: int) -> Tensor:
+    """Return the lanes of `length` codes in words, in whole periods."""
+    cut, stream = fields(bits), as_bytes(words)
+    lanes = stream if cut.size == 8 else stream.view(torch.int16)
+    count = -(-length // cut.codes) * cut.period
+    return resized(lanes, count)
 
-    lanes: Tensor
-    fields: Fields
-    slots: TokenSlots
 
-    @classmethod
-    def of(cls, words: Tensor, bits: int, length: int) -> "CodeLanes":
-        """View words as lanes, padded to whole periods."""
-        cut = fields(bits)
-        stream = as_bytes(words)
-        lanes = stream if cut.size == 8 else stream.view(torch.int16)
-        count = -(-length // cut.codes) * cut.period
-        if count > lanes.shape[-1]:
-            lanes = F.pad(lanes, (0, count - lanes.shape[-1]))
-        return cls(lanes[..., :count], cut, slots(bits, length, words.device))
+def words_of(lanes: Tensor, bits: int, length: int) -> Tensor:
+    """Return the words of `length` codes in lanes."""
+    count = word_count(length, bits) * 32 // fields(bits).size
+    return resized(lanes, count).contiguous().view(torch.int32)
 
-    def stretches(self, like: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """Yield slices of lanes, each with the numbers of its slots, `[heads, channels, slots]`.
 
-        All share one buffer, so each must be used before the next is drawn. A number times the
-        worth of its slot is the code.
-        """
-        (heads, channels, count), cut = self.lanes.shape, self.fields
-        rows, planes = heads * channels, len(cut.masks)
-        step = max(1, CODES // max(1, rows * planes * cut.period)) * cut.period
-        size = rows * planes * min(step, count)
-        numbers, masked = like.new_empty(size), self.lanes.new_empty(size)
-        # int16 lanes are masked as signed and converted as unsigned
-        unsigned = masked if cut.size == 8 else masked.view(torch.uint16)
-        for start in range(0, max(1, count), step):
-            where = slice(start, min(count, start + step))
-            lanes = self.lanes[:, :, None, where]
-            masks = bit_masks(cut.masks, lanes.shape[-1], lanes.device)
-            here = slice(0, rows * planes * lanes.shape[-1])
-            out = masked[here].view(heads, channels, planes, -1)
-            torch.bitwise_and(lanes, masks, out=out)
-            yield where, numbers[here].copy_(unsigned[here]).view(heads, channels, -1)
+def resized(rows: Tensor, length: int) -> Tensor:
+    """Return rows cut to a length, or with zeros behind."""
+    missing = length - rows.shape[-1]
+    return F.pad(rows, (0, missing)) if missing > 0 else rows[..., :length]
 
-    def before(self, queries: Tensor) -> Tensor:
-        """Return queries, `[heads, queries, channels]`, times the codes of all slots."""
-        cut, count = self.fields, self.lanes.shape[-1]
-        shape = *queries.shape[:2], len(cut.masks), -1
-        parts = [torch.bmm(queries, numbers) for _, numbers in self.stretches(queries)]
-        found = parts[0] if len(parts) == 1 else torch.cat([x.view(shape) for x in parts], -1)
-        found = found.flatten(2).mul_(self.slots.worth)
-        apart = found.view(*shape[:3], count // cut.period, cut.period)
-        for (field, lane), (other, begun), _ in cut.rests:
-            apart[..., other, :, begun] += apart[..., field, :, lane]
-        return found
 
-    def mixed(self, weights: Tensor) -> Tensor:
-        """Return the weighted sum of the codes of all slots; the weights are overwritten."""
-        cut, count = self.fields, self.lanes.shape[-1]
-        out = weights.new_zeros(*weights.shape[:2], self.lanes.shape[1])
-        split = weights.mul_(self.slots.worth).unflatten(2, (len(cut.masks), count))
-        apart = split.unflatten(3, (count // cut.period, cut.period))
-        for (field, lane), (other, begun), times in cut.rests:
-            apart[..., field, :, lane] = apart[..., other, :, begun] * times
-        for where, numbers in self.stretches(weights):
-            out.baddbmm_(split[..., where].flatten(2), numbers.mT)
-        return out
+def numbers(lanes: Tensor, masks: Tensor, buffer: Tensor) -> Tensor:
+    """Return the bits of each field of lanes, `[..., 1, lanes]`, as numbers in a buffer."""
+    masked = torch.bitwise_and(lanes, masks)
+    # int16 lanes are masked as signed and converted as unsigned
+    masked = masked if masked.dtype == torch.uint8 else masked.view(torch.uint16)
+    return buffer[: masked.numel()].view(masked.shape).copy_(masked)

@@ -1,134 +1,142 @@
-"""Attention over a HEX cache that multiplies its codes directly, without restoring keys or values.
+"""Attention over a HEX cache that restores a few heads at a time, in the order of their codes.
 
-A key is a code times the step of its channel, plus the channel's minimum. So queries are scaled by
-the steps and multiplied by the codes; the minima add one number per query. For values, the steps
-and minima of tokens scale the weights instead. A kept entry has code 0, so its difference from the
-minimum is added as a sparse matrix product. Tokens that are kept whole are multiplied as dense
-rows, as are those of the residual buffer.
+The codes of a channel lie together, so its numbers are restored channel by channel, into a buffer
+that stays in a processor's cache, and multiplied there. What the masks keep is written over them.
 """
 
+from collections.abc import Iterator
+from itertools import product
 from math import sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from optimized._dispatch import kernel_on_gpu, learning
 from optimized.vector.hex import compress
-from optimized.vector.hex._packed_products import CodeLanes
+from optimized.vector.hex._packed_products import CODES, fields, numbers
 from optimized.vector.hex.expander import static_mask
 from optimized.vector.hex.stacked_cache import (
+    Pattern,
+    Side,
     StackedBlocks,
     StackedCache,
-    WholeTokens,
-    static_kept_of,
-    take_columns,
 )
 from reference.contract import checks
 from reference.contract.enforce import has_memory
 from reference.hex.attention import HexAttention
 from reference.hex.cache import HexCache
-from reference.hex.kcvt import bits_of_both, joint_bits
-from reference.hex.presets import HexConfig
+from reference.hex.kcvt import joint_bits
 from reference.precision import widest
 
 LOGITS = 2**22
 """Most logits in memory at a time."""
 
 
-class Sparse(NamedTuple):
-    """A sparse matrix in CSR form: entries row by row, their columns, and the starts of rows."""
-
-    entries: Tensor
-    columns: Tensor
-    starts: Tensor
-
-    @classmethod
-    def of(
-        cls, entries: Tensor, columns: Tensor, starts: Tensor, tables: int, rows: int
-    ) -> "Sparse":
-        """Join matrices, `[matrices, entries]`, of one pattern into one block matrix.
-
-        Matrix i multiplies table `i % tables`, which has `rows` rows.
-        """
-        count, size = entries.shape
-        if count == 1:
-            return cls(entries[0], columns, starts)
-        which = torch.arange(count, device=entries.device, dtype=starts.dtype)[:, None]
-        places = (columns + rows * (which % tables)).flatten()
-        return cls(entries.flatten(), places, (starts + size * which).flatten())
-
-    def times(self, table: Tensor) -> Tensor:
-        """Return the product with a table, `[columns, queries]`."""
-        found = torch.embedding_bag(
-            table, self.columns, self.starts, per_sample_weights=self.entries
-        )
-        return found[0]
-
-
 class Coded(NamedTuple):
-    """Compressed blocks of one length, stacked: the first axes count blocks, batch rows, heads."""
+    """Compressed blocks of one length, stacked, for a number of batch rows."""
 
-    tokens: int
-    keys: CodeLanes
-    key_steps: Tensor
-    key_minima: Tensor
-    values: CodeLanes
-    value_steps: Tensor
-    value_minima: Tensor
-    kept_keys: Sparse
-    kept_values: Sparse
-    whole: WholeTokens
+    run: StackedBlocks
+    pattern: Pattern
+    rows: int
+
+    @property
+    def tokens(self) -> int:
+        """Return the number of tokens of all blocks."""
+        return self.run.dynamic.numel() // max(1, self.rows)
 
     @property
     def slots(self) -> int:
         """Return the number of slots of all blocks."""
-        return len(self.key_steps) * len(self.keys.slots.token)
+        return len(self.run.dynamic) * len(self.pattern.there.token) // max(1, self.rows)
 
     def logits(self, queries: Tensor) -> Tensor:
         """Return queries, `[rows, heads, queries, width]`, times the keys of all slots."""
-        shape, there = self.key_steps.shape[:3], self.keys.slots
-        scaled = queries * self.key_steps[..., None, :]
-        found = self.keys.before(scaled.flatten(0, 2)).unflatten(0, shape)
-        found += queries @ self.key_minima[..., None]
-        if len(self.kept_keys.entries):
-            beyond = self.kept_keys.times(queries.mT.flatten(0, 2))
-            found += beyond.view(found.mT.shape).mT
-        if there.unread is not None:
-            found.masked_fill_(there.unread, -torch.inf)
-        found = found.movedim(0, -2).flatten(-2)
-        if self.whole.places.shape[1]:
-            self.whole.write(found, queries)
-        return found
+        groups, unread = len(self.run.dynamic), self.pattern.there.unread
+        every = queries
+        if groups > self.rows:
+            every = queries.expand(groups // self.rows, *queries.shape).flatten(0, 1)
+        parts = self.stretches(self.run.keys, queries.dtype)
+        found = joined_parts([torch.bmm(every[part].flatten(0, 1), x) for part, x in parts])
+        found = found.view(-1, *queries.shape[:-1], len(self.pattern.there.token))
+        if rests := fields(self.run.bits).rests:
+            # each slot of a code adds the minimum
+            minima = self.run.keys.minima.to(found).view(-1, *every.shape[1::2], 1)
+            lowest, apart = (every @ minima).view_as(found[..., :1]), self.by_field(found)
+            for (field, lane), (other, begun) in rests:
+                apart[..., other, :, begun] += apart[..., field, :, lane] - lowest
+        if unread is not None:
+            found.masked_fill_(unread, -torch.inf)
+        return found[0] if len(found) == 1 else found.movedim(0, -2).flatten(-2)
 
     def mixture(self, weights: Tensor) -> Tensor:
         """Return the weighted sum of all values; weights are `[rows, heads, queries, slots]`.
 
         The weights are overwritten.
         """
-        shape, count = self.key_steps.shape[:3], len(self.values.slots.token)
-        read = self.whole.take(weights) if self.whole.places.shape[1] else None
-        split = weights.unflatten(-1, (shape[0], count)).movedim(-2, 0)
-        scaled = split * self.value_steps[..., None, :]
-        out = self.values.mixed(scaled.flatten(0, 2)).unflatten(0, shape)
-        out += (split * self.value_minima[..., None, :]).sum(-1, keepdim=True)
-        if len(self.kept_values.entries):
-            beyond = self.kept_values.times(split.mT.flatten(0, -2))
-            out += beyond.view(out.mT.shape).mT
-        out = out.sum(0) if len(out) > 1 else out[0]
-        return out if read is None else out + read
+        parts, every = self.stretches(self.run.values, weights.dtype), weights
+        if len(self.run.dynamic) > self.rows:
+            split = weights.unflatten(-1, (-1, len(self.pattern.there.token)))
+            every = split.movedim(-2, 0).flatten(0, 1)
+        for (field, lane), (other, begun) in fields(self.run.bits).rests:
+            apart = self.by_field(every)
+            apart[..., field, :, lane] = apart[..., other, :, begun]
+        read = [torch.bmm(every[part].flatten(0, 1), x.mT) for part, x in parts]
+        out = joined_parts(read).view(-1, *weights.shape[:-1], self.run.keys.lanes.shape[2])
+        return out.sum(0) if len(out) > 1 else out[0]
+
+    def by_field(self, slots: Tensor) -> Tensor:
+        """View slots as fields, periods and the lanes of a period."""
+        cut = fields(self.run.bits)
+        lanes = self.run.keys.lanes.shape[-1] // cut.period
+        return slots.unflatten(-1, (len(cut.masks), lanes, cut.period))
+
+    def stretches(self, side: Side, exact: torch.dtype) -> Iterator[tuple[Any, Tensor]]:
+        """Yield indices of groups and heads, each with its numbers, `[heads, channels, slots]`."""
+        (groups, heads, width, _, count), cut = side.lanes.shape, fields(self.run.bits)
+        alike = side.steps.dtype == side.kept.dtype == exact
+        steps, minima, kept, whole = side[1:] if alike else (x.to(exact) for x in side[1:])
+        size, worth = width * len(cut.masks) * count, self.pattern.worth.to(exact)
+        apart = steps.shape[-1] < worth.shape[-1]
+        steps = steps if apart else steps * worth
+        together = groups * heads * size <= CODES
+        if not together:
+            steps, minima = (x.expand(-1, heads, -1, -1, -1) for x in (steps, minima))
+        several = groups if together else max(1, CODES // max(1, heads * size))
+        each = heads if together or heads * size <= CODES else max(1, CODES // size)
+        starts, real, masks = self.pattern.starts, self.run.real, self.pattern.masks
+        buffer = minima.new_empty(min(several, groups) * min(each, heads) * size)
+        for group, head in product(range(0, groups, several), range(0, heads, each)):
+            here, last = slice(group, group + several), min(heads, head + each)
+            part: Any = ... if together else (here, slice(head, last))
+            found = numbers(side.lanes[part], masks, buffer)
+            found = found.mul_(worth) if apart else found
+            found.mul_(steps[part]).add_(minima[part])
+            if (own := slice(starts[head], starts[last])).stop > own.start:
+                where = self.pattern.places[own] - head * size if head else self.pattern.places[own]
+                rows = found.view(len(found), -1)
+                rows.scatter_(1, where.expand(len(rows), -1), kept[here, own])
+            found = found.flatten(-2)
+            if whole.shape[-1]:
+                exactly = whole[part]
+                index = self.run.places[here].expand(exactly.shape)
+                if real is not None:
+                    of_code = found.gather(-1, index)
+                    exactly = torch.where(real[here, None, None, None], exactly, of_code)
+                found.scatter_(-1, index, exactly)
+            yield part, found.flatten(0, 1)
 
     def spread(self, flags: Tensor) -> Tensor:
         """Return the flags of tokens in the order of slots."""
-        count = len(self.key_steps)
-        split = flags.unflatten(-1, (count, self.tokens // count))
-        return split[..., self.keys.slots.token].flatten(-2)
+        there = self.pattern.there
+        split = flags.unflatten(-1, (-1, self.run.dynamic.shape[1]))
+        return split[..., there.token].flatten(-2)
 
     def gathered(self, mass: Tensor) -> Tensor:
         """Return the mass of slots in the order of tokens."""
-        there, count = self.keys.slots, len(mass) * len(self.key_steps)
-        split = mass.reshape(count, len(there.token))
-        return take_columns(split, there.of_token).view(len(mass), self.tokens)
+        there = self.pattern.there
+        split = mass.reshape(-1, len(there.token))
+        return split.index_select(1, there.of_token).view(len(mass), self.tokens)
 
 
 class Plain(NamedTuple):
@@ -166,13 +174,23 @@ def joined(cache: HexCache | StackedCache, queries: Tensor) -> list[Coded | Plai
     If gradients are needed, codes cannot be multiplied, or there are no queries, all tokens are
     restored as one part.
     """
-    exact, empty = queries.dtype, not queries.numel()
-    plain = isinstance(cache, HexCache) and not multiplies_codes(cache, exact)
-    if plain or empty or needs_gradients(queries, cache):
-        return [restored(cache.cache() if isinstance(cache, StackedCache) else cache, exact)]
-    laid = cache if isinstance(cache, StackedCache) else StackedCache.of(cache)
-    runs = [coded(run, laid.rest.config, exact) for run in laid.runs]
+    exact = queries.dtype
+    if isinstance(cache, StackedCache):
+        laid = cache
+    elif (
+        not queries.numel() or not multiplies_codes(cache, exact) or needs_gradients(queries, cache)
+    ):
+        return [restored(cache, exact)]
+    else:
+        laid = StackedCache.of(cache)
+    config, rows = laid.rest.config, laid.rest.residual_mass.shape[:-1].numel()
+    runs = [Coded(run, run.pattern(config), rows) for run in laid.runs]
     return [*runs, restored(laid.rest, exact)]
+
+
+def joined_parts(parts: list[Tensor]) -> Tensor:
+    """Return parts joined along the first axis."""
+    return torch.cat(parts) if len(parts) > 1 else parts[0]
 
 
 def multiplies_codes(cache: HexCache, exact: torch.dtype) -> bool:
@@ -210,47 +228,11 @@ def restored(cache: HexCache, exact: torch.dtype) -> Plain:
     return Plain(keys.shape[-2], keys, values)
 
 
-def coded(run: StackedBlocks, config: HexConfig, exact: torch.dtype) -> Coded:
-    """Return stacked blocks prepared for multiplication."""
-    block, kept = run.block, static_kept_of(run.block, config)
-    (count, rows, heads, width), length = block.key_steps.shape, block.dynamic.shape[-1]
-    key_steps, key_minima = block.key_steps.to(exact), block.key_minima.to(exact)
-    key_bits, value_bits = bits_of_both(block.bits)
-    keys = CodeLanes.of(block.key_words.flatten(0, 2), key_bits, length)
-    values = CodeLanes.of(block.value_words.flatten(0, 2), value_bits, length)
-    each = count, rows, -1, len(values.slots.token)  # scales of each head, or shared by all heads
-    value_steps, value_minima = (
-        x.to(exact).view(each) for x in (block.value_steps, block.value_minima)
-    )
-    by = kept.by_token
-    beyond = take_columns(key_minima.reshape(count * rows, heads * width), by.channels)
-    beyond = block.kept_keys.to(exact) - beyond
-    kept_keys = Sparse.of(beyond, by.channels, by.starts, rows, heads * width)
-    by, places = kept.by_channel, heads * len(values.slots.token)
-    minima = value_minima.view(count * rows, -1)
-    beyond = take_columns(minima, by.of_head if value_minima.shape[2] < heads else by.slots)
-    beyond = block.kept_values.to(exact) - beyond
-    kept_values = Sparse.of(beyond, by.slots, by.starts, count * rows, places)
-    whole = run.whole._replace(keys=run.whole.keys.to(exact), values=run.whole.values.to(exact))
-    return Coded(
-        count * length,
-        keys,
-        key_steps,
-        key_minima,
-        values,
-        value_steps,
-        value_minima,
-        kept_keys,
-        kept_values,
-        whole,
-    )
-
-
 def attend(
     queries: Tensor, cache: HexCache | StackedCache, valid: Tensor | None, causal: bool,
-    scale: float | None, reading: bool = True, log_sum_exp: bool = False, recent: bool = False,
+    scale: float | None, reading: bool = True, log_sum_exp: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
-    """Return output (without `reading` the queries), mass (or a `recent` part), any log-sum-exp."""
+    """Return output (without `reading` the queries), mass, any log-sum-exp."""
     rest = cache.rest if isinstance(cache, StackedCache) else cache
     exact = widest(queries, rest.residual_keys)
     *batch, heads, count, width = queries.shape
@@ -261,8 +243,6 @@ def attend(
     lengths, places = [part.tokens for part in parts], [part.slots for part in parts]
     tokens, total = sum(lengths), sum(places)
     valid = None if valid is None else valid.view(rows, 1, 1, tokens)
-    weighed = parts[-1:] if recent else parts
-    skipped = total - sum(part.slots for part in weighed)
     outputs, masses = [], []
     sums = scaled.new_empty(scaled.shape[:-1]) if log_sum_exp else None
     step = max(1, LOGITS // max(1, rows * heads * total))
@@ -284,20 +264,36 @@ def attend(
         if valid is not None and unseen is not None:
             blind = unseen.all(-1, keepdim=True)
             weights = weights.view_as(by_query).masked_fill(blind, 0).view_as(weights)
-        masses.append(weights[..., skipped:].sum((1, 2)))
+        masses.append(weights.sum((1, 2)))
         if reading:
             shares = zip(parts, weights.split(places, -1), strict=True)
             read = [part.mixture(share) for part, share in shares]
             outputs.append(sum(read[1:], read[0]).view(rows, heads, several, width))
-    mass = sum(masses[1:], masses[0]) if masses else scaled.new_zeros(rows, total - skipped)
-    drawn = zip(weighed, mass.split([part.slots for part in weighed], -1), strict=True)
-    mass = torch.cat([part.gathered(share) for part, share in drawn], -1)
-    mass = mass.view(*batch, sum(part.tokens for part in weighed))
+    mass = sum(masses[1:], masses[0]) if masses else scaled.new_zeros(rows, total)
+    drawn = zip(parts, mass.split(places, -1), strict=True)
+    mass = torch.cat([part.gathered(share) for part, share in drawn], -1).view(*batch, tokens)
     sums = None if sums is None else sums.view(queries.shape[:-1])
     if not reading:
         return queries, mass, sums
     output = torch.cat(outputs, 2) if outputs else scaled
     return output.to(queries.dtype).view(queries.shape), mass, sums
+
+
+def attend_once(query: Tensor, cache: StackedCache) -> tuple[Tensor, Tensor]:
+    """Return the output of one query that sees all, and the mass it gives to the residual buffer.
+
+    This is `attend` with few operators.
+    """
+    kv_heads, _, width = cache.rest.residual_keys.shape[-3:]
+    exact, mass = widest(query, cache.rest.residual_keys), cache.rest.residual_mass
+    scaled = query.to(exact).view(mass.shape[:-1].numel(), kv_heads, -1, width) * (1 / sqrt(width))
+    parts = joined(cache, scaled)
+    logits = [part.logits(scaled) for part in parts]
+    weights = torch.cat(logits, -1).softmax(-1)
+    shares = weights.split([x.shape[-1] for x in logits], -1)
+    drawn = shares[-1].sum((1, 2)).view(mass.shape)
+    read = [part.mixture(share) for part, share in zip(parts, shares, strict=True)]
+    return sum(read[1:], read[0]).to(query.dtype).view(query.shape), drawn
 
 
 def unseen_mask(

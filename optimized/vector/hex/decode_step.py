@@ -6,7 +6,13 @@ import torch
 from torch import Tensor
 
 from optimized._dispatch import learning
-from optimized.vector.hex.attention import attend, hex_attention, multiplies_codes, needs_gradients
+from optimized.vector.hex.attention import (
+    attend,
+    attend_once,
+    hex_attention,
+    multiplies_codes,
+    needs_gradients,
+)
 from optimized.vector.hex.cache import compress_if_full, compress_oldest_block
 from optimized.vector.hex.stacked_cache import StackedCache
 from reference.contract import checks
@@ -42,8 +48,10 @@ def decode_in_layout(
         whole = cache.cache() if isinstance(cache, StackedCache) else cache
         return hex_decode(whole, queries, keys, values)
     cache = cache._replace(rest=add_tokens(cache.rest, keys, values))
-    recent = not cache.rest.mass.shape[-1]
-    output, mass, _ = attend(queries, cache, None, True, None, recent=recent)
+    if cache.rest.mass.shape[-1]:
+        output, mass, _ = attend(queries, cache, None, True, None)
+    else:
+        output, mass = attend_once(queries, cache)
     checks.refuse_overflow("queries", mass)
     return output, compress_full_buffer(cache._replace(rest=add_mass(cache.rest, mass)))
 

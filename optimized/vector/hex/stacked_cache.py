@@ -1,7 +1,7 @@
 """A layout of a HEX cache for products with its codes, kept from one decoding step to the next.
 
-Blocks of one length are stacked. Entries that the static mask keeps are sorted in the order of
-multiplication: keys by slot, values by channel. Tokens that are kept whole are stored separately.
+Blocks of one length are stacked. Tokens that are kept whole are stored apart from the entries that
+the static mask keeps.
 Everything else is unchanged, and the original blocks can be restored bit for bit.
 """
 
@@ -10,11 +10,19 @@ from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from optimized._cached_tensors import cached_tensors
-from optimized.vector.hex._packed_products import TokenSlots, slots
+from optimized.vector.hex._packed_products import (
+    TokenSlots,
+    bit_masks,
+    fields,
+    lanes_of,
+    slots,
+    words_of,
+)
 from optimized.vector.hex.expander import static_mask
 from reference.hex.cache import HexCache
 from reference.hex.compress import HexBlock
@@ -28,6 +36,7 @@ INDEX = torch.int32
 R = TypeVar("R")
 
 _beside: Any = WeakTensorKeyDictionary()
+_patterns: Any = WeakTensorKeyDictionary()
 
 
 def cached_on_tensor(flags: Tensor, find: Callable[..., R], *arguments: Any) -> R:
@@ -42,157 +51,170 @@ def cached_on_tensor(flags: Tensor, find: Callable[..., R], *arguments: Any) -> 
     return found[key]
 
 
-class Entries(NamedTuple):
-    """The entries that a static mask keeps, sorted by slot or by channel.
+class Kept(NamedTuple):
+    """The entries that a static mask keeps, in the order in which they are stored.
 
-    `tokens`, `slots` and `channels` count through all heads; `of_head` counts slots within a head.
-    `rank` is the entry's rank among those of its token. `starts` is the first entry of each row, a
-    slot or a channel.
+    That is by head, token and channel. `tokens` and `channels` count through all heads; `ranks`
+    counts the entries of one token.
     """
 
+    counts: Tensor  # [heads, tokens]
     tokens: Tensor
-    of_head: Tensor
-    slots: Tensor
     channels: Tensor
-    rank: Tensor
-    starts: Tensor
+    ranks: Tensor
 
     def stored(self, begins: Tensor) -> Tensor:
         """Return the storage index of each entry, given that of each token's first entry."""
-        return take_columns(begins.flatten(2).flatten(0, 1), self.tokens) + self.rank
-
-
-def take_columns(rows: Tensor, places: Tensor) -> Tensor:
-    """Return the same places of all rows; for a single row this is several times as fast."""
-    return rows[0].index_select(0, places)[None] if len(rows) == 1 else rows[:, places]
-
-
-class Kept(NamedTuple):
-    """The entries that a static mask keeps in two orders, and their counts by head and token."""
-
-    counts: Tensor
-    by_token: Entries
-    by_channel: Entries
+        return begins.flatten(1).index_select(1, self.tokens) + self.ranks
 
 
 @cached_tensors(8)
-def kept_by(
-    static: HexConfig,
-    tokens: int,
-    heads: int,
-    width: int,
-    device: torch.device,
-    bits: int | None = None,
-) -> Kept:
-    """Return what the static mask of a span keeps: the same for all layers, rows and blocks.
-
-    Slots are those of codes of `bits` bits; without `bits`, each token is one slot.
-    """
+def kept_by(static: HexConfig, tokens: int, heads: int, width: int, device: torch.device) -> Kept:
+    """Return what the static mask of a span keeps: the same for all layers, rows and blocks."""
     mask = static_mask(static, tokens, heads * width).to(device)
     mask = mask.unflatten(1, (heads, width)).movedim(1, 0)
     entry = mask.flatten().nonzero()[:, 0]
     token, channel = entry // width, entry // (width * tokens) * width + entry % width
-    counts, columns = mask.sum(-1), mask.sum(-2).flatten()
-    rank = torch.arange(len(entry), device=device)
-    rank -= (counts.flatten().cumsum(0) - counts.flatten())[token]
-    slot, rows, per_head = token, counts.flatten(), tokens
-    if bits is not None:
-        there = slots(bits, tokens, device)
-        per_head = len(there.token)
-        slot = token // tokens * per_head + there.of_token[token % tokens]
-        rows = counts.new_zeros(heads * per_head).index_add(0, slot, torch.ones_like(slot))
-    # every step reads this from memory, so fewer bytes are faster
-    small = torch.uint8 if bits is not None and width < 2**8 else INDEX
-    parts = (token, INDEX), (slot % per_head, INDEX), (slot, INDEX), (channel, INDEX), (rank, small)
-
-    def sorted_by(row: Tensor, sizes: Tensor) -> Entries:
-        order = row.argsort(stable=True)
-        starts = (sizes.cumsum(0) - sizes).to(INDEX)
-        return Entries._make([*(x[order].to(kind) for x, kind in parts), starts])
-
-    return Kept(counts.to(INDEX), sorted_by(slot, rows), sorted_by(channel, columns))
+    counts = mask.sum(-1)
+    first = counts.flatten().cumsum(0) - counts.flatten()
+    rank = torch.arange(len(entry), device=device) - first[token]
+    return Kept(*(x.to(INDEX) for x in (counts, token, channel, rank)))
 
 
-class WholeTokens(NamedTuple):
-    """Tokens that are kept whole, and their slots, `[rows, count]`.
+class Pattern(NamedTuple):
+    """What the static mask keeps of a block, and where that lies among the block's numbers.
 
-    A row with fewer such tokens is padded by repeating its last one. `real` is false in a row that
-    has none; `first` is true where a token is not padding.
+    Numbers are `[heads, width, slots]`. `starts` is the first kept entry of each head, and the
+    number of them.
     """
 
+    kept: Kept
+    there: TokenSlots
+    masks: Tensor  # [fields, lanes], or [fields, 1] if all lanes are alike
+    worth: Tensor  # the same: a masked value times its worth is the code
     places: Tensor
-    keys: Tensor
-    values: Tensor
-    real: Tensor | None = None
-    first: Tensor | None = None
+    starts: list[int]
 
-    def write(self, logits: Tensor, queries: Tensor) -> None:
-        """Write the logits of these keys into their slots."""
-        exact = queries @ self.keys.mT
-        if self.real is None:
-            logits.index_copy_(-1, self.places[0], exact)
-            return
-        index = self.places[:, None, None].expand(*logits.shape[:-1], -1)
-        exact = torch.where(self.real[:, None, None], exact, logits.gather(-1, index))
-        logits.scatter_(-1, index, exact)
 
-    def take(self, weights: Tensor) -> Tensor:
-        """Return the weighted sum of these values, and set their weights to 0."""
-        if self.first is None or self.real is None:
-            own_weights = weights.index_select(-1, self.places[0])
-            weights.index_fill_(-1, self.places[0], 0)
-            return own_weights @ self.values
-        index = self.places[:, None, None].expand(*weights.shape[:-1], -1)
-        own_weights = weights.gather(-1, index)
-        # a whole token includes what the static mask keeps of it, so its other weight is 0
-        weights.scatter_(-1, index, own_weights.masked_fill(self.real[:, None, None], 0))
-        return (own_weights * self.first[:, None, None]) @ self.values
+def pattern(
+    static: HexConfig, tokens: int, heads: int, width: int, device: torch.device, bits: int
+) -> Pattern:
+    """Return the pattern of a block: the same for all layers, rows and blocks."""
+    kept, there = kept_by(static, tokens, heads, width, device), slots(bits, tokens, device)
+    places = kept.channels * len(there.token) + there.of_token[kept.tokens % tokens]
+    starts = F.pad(kept.counts.sum(-1).cumsum(0), (1, 0)).tolist()
+    cut = fields(bits)
+    masks = bit_masks(cut.masks, -(-tokens // cut.codes) * cut.period, device)
+    worth = cut.worth.repeat(1, masks.shape[1] // cut.period).to(device)
+    return Pattern(kept, there, masks, worth, places, starts)
+
+
+class Side(NamedTuple):
+    """The keys or values of stacked blocks. Scales broadcast to fields and lanes."""
+
+    lanes: Tensor  # [groups, heads, width, 1, lanes]
+    steps: (
+        Tensor  # of keys [groups, heads, width, 1, 1], of values [groups, heads, 1, fields, lanes]
+    )
+    minima: Tensor
+    kept: Tensor  # [groups, entries]: what the static mask keeps
+    whole: Tensor  # [groups, heads, width, count]: tokens that are kept whole
 
 
 class StackedBlocks(NamedTuple):
-    """Blocks of one length, stacked: the first axes count blocks, batch rows and heads.
+    """Blocks of one length, stacked: a group is a batch row of a block.
 
-    The kept entries of `block` are those of the static mask, `[blocks * rows, entries]`. The scales
-    of its values are in the order of slots.
+    A group with fewer whole tokens than another is padded by repeating its last one. `real` is
+    false for a group that has none; there is no `real` if all have some.
     """
 
-    block: HexBlock
-    whole: WholeTokens
+    kind: tuple[Any, ...]
+    dynamic: Tensor  # [groups, tokens]
+    places: Tensor  # [groups, 1, 1, count]: the slots of tokens that are kept whole
+    real: Tensor | None  # [groups]
+    keys: Side
+    values: Side
 
     @classmethod
     def of(cls, blocks: list[HexBlock], config: HexConfig, rows: int) -> "StackedBlocks":
         """Return blocks in this layout."""
-        kept, block = static_kept_of(blocks[0], config), side_by_side(blocks, rows)
-        _beside[block.dynamic] = _beside[blocks[0].dynamic]
-        begins = first_entries(block, kept)[1]
-        keys, values = (
-            stored.index_select(0, (places := by.stored(begins)).flatten()).view(places.shape)
-            for stored, by in zip(block[-3:-1], kept[1:], strict=True)
-        )
-        whole, there = kept_whole(block, begins), slots_of(block)
-        steps, minima = (x[..., there.token] for x in (block.value_steps, block.value_minima))
-        laid = dict(value_steps=steps, value_minima=minima, kept_keys=keys, kept_values=values)
-        return cls(block._replace(**laid), whole)
+        block, shared = side_by_side(blocks, rows), pattern_of(blocks[0], config)
+        begins = first_entries(block.dynamic, shared.kept, block.key_steps.shape[-1])[1]
+        token, entry, real = whole_entries(block.dynamic, begins, block.key_steps.shape[-1])
+        # padding may point beyond the last stored entry
+        entry = entry.clamp(max=max(0, block.kept_keys.numel() - 1))
+        where, slot = shared.kept.stored(begins), shared.there.token
+
+        def side(words: Tensor, steps: Tensor, minima: Tensor, entries: Tensor) -> Side:
+            lanes = lanes_of(words, bits_of_both(block.bits)[0], block.dynamic.shape[-1])
+            kept, whole = (
+                entries.index_select(0, x.flatten()).view(x.shape) for x in (where, entry)
+            )
+            return Side(lanes[..., None, :], steps, minima, kept, whole.mT.contiguous())
+
+        by_channel = (x[..., None, None] for x in (block.key_steps, block.key_minima))
+        keys = side(block.key_words, *by_channel, block.kept_keys)
+        each = len(block.dynamic), -1, 1, len(slot) // keys.lanes.shape[-1], keys.lanes.shape[-1]
+        minima = block.value_minima[..., slot]
+        if shared.there.unread is not None:  # one slot of a code has the minimum
+            minima = minima.masked_fill(shared.there.unread, 0)
+        by_slot = block.value_steps[..., slot].view(each), minima.view(each)
+        values = side(block.value_words, *by_slot, block.kept_values)
+        _patterns[block.dynamic] = shared
+        places = shared.there.of_token[token][:, None, None]
+        return cls(shared_properties(blocks[0]), block.dynamic, places, real, keys, values)
+
+    def pattern(self, config: HexConfig) -> Pattern:
+        """Return the pattern of each block."""
+        found = _patterns.get(self.dynamic)
+        if found is None:  # this is a copy
+            shape = self.dynamic.shape[-1], *self.keys.lanes.shape[1:3]
+            found = pattern(mask_settings(config), *shape, self.dynamic.device, self.bits)
+            _patterns[self.dynamic] = found
+        return found
+
+    @property
+    def bits(self) -> int:
+        """Return the width of codes."""
+        return bits_of_both(self.kind[0])[0]
 
     def blocks(self, config: HexConfig, batch: torch.Size) -> list[HexBlock]:
         """Return the original blocks, with their batch axes."""
-        block, kept, there = self.block, static_kept_of(self.block, config), slots_of(self.block)
-        steps, minima = (x[..., there.of_token] for x in (block.value_steps, block.value_minima))
-        block = block._replace(value_steps=steps, value_minima=minima)
-        sizes, begins = first_entries(block, kept)
-        entries_of_block = sizes.flatten(1).sum(1).tolist()
-        _, entry, real, _ = whole_entries(block, begins)
-        real = real[:, None, :, None].expand(entry.shape) if real is not None else ...
-        every = []
-        for kept_by_mask, by, exact in zip(block[-3:-1], kept[1:], self.whole[1:3], strict=True):
-            found = kept_by_mask.new_empty(sum(entries_of_block))
-            found[by.stored(begins)] = kept_by_mask
-            found[entry[real]] = exact[real]
-            every.append([x.clone() for x in found.split(entries_of_block)])
-        parts = [[x.reshape(*batch, *x.shape[1:]) for x in part] for part in block[1:-3]]
-        dynamic = [x.reshape(*batch, *x.shape[1:]) for x in block.dynamic]
-        by_block = zip(*parts, *every, dynamic, strict=True)
-        return [HexBlock(block.bits, *tensors) for tensors in by_block]
+        shared, width = self.pattern(config), self.keys.lanes.shape[2]
+        sizes, begins = first_entries(self.dynamic, shared.kept, width)
+        _, entry, real = whole_entries(self.dynamic, begins, width)
+        entries_of_block = sizes.flatten(1).sum(1).view(-1, batch.numel()).sum(1).tolist()
+        chosen = ... if real is None else real
+
+        def apart(x: Tensor) -> list[Tensor]:
+            return [*x.reshape(-1, *batch, *x.shape[1:])]
+
+        def entries(side: Side) -> list[Tensor]:
+            found = side.kept.new_empty(sum(entries_of_block))
+            found[shared.kept.stored(begins)] = side.kept
+            found[entry[chosen]] = side.whole.mT[chosen]
+            return [x.clone() for x in found.split(entries_of_block)]
+
+        def in_order(x: Tensor) -> list[Tensor]:
+            x = x.flatten(-2)[..., 0, shared.there.of_token]
+            return apart(x if self.kind[2] else x[:, 0])
+
+        keys, values, length = self.keys, self.values, self.dynamic.shape[-1]
+        words = (apart(words_of(x.lanes[..., 0, :], self.bits, length)) for x in (keys, values))
+        key_words, value_words = words
+        parts = zip(
+            key_words,
+            apart(keys.steps[..., 0, 0]),
+            apart(keys.minima[..., 0, 0]),
+            value_words,
+            in_order(values.steps),
+            in_order(values.minima),
+            entries(keys),
+            entries(values),
+            apart(self.dynamic),
+            strict=True,
+        )
+        return [HexBlock(self.kind[0], *tensors) for tensors in parts]
 
 
 class StackedCache(NamedTuple):
@@ -204,7 +226,8 @@ class StackedCache(NamedTuple):
     @property
     def blocks(self) -> int:
         """Return the number of blocks."""
-        return sum(len(run.block.dynamic) for run in self.runs)
+        rows = self.rest.residual_mass.shape[:-1].numel()
+        return sum(len(run.dynamic) // max(1, rows) for run in self.runs)
 
     @classmethod
     def of(cls, cache: HexCache) -> "StackedCache":
@@ -217,7 +240,7 @@ class StackedCache(NamedTuple):
     def followed(self, block: HexBlock, rest: HexCache) -> "StackedCache":
         """Return the cache with one more block and a new rest."""
         (new,), runs = StackedCache.of(rest._replace(blocks=(block,))).runs, self.runs
-        if runs and shared_properties(runs[-1].block) == shared_properties(block):
+        if runs and runs[-1].kind == new.kind:
             before = runs[-1].blocks(rest.config, block.dynamic.shape[:-1])
             rows = rest.residual_mass.shape[:-1].numel()
             new, runs = StackedBlocks.of([*before, block], rest.config, rows), runs[:-1]
@@ -231,66 +254,45 @@ class StackedCache(NamedTuple):
 
 
 def shared_properties(block: HexBlock) -> tuple[Any, ...]:
-    """Return the properties that all blocks of a run share, whether stacked or not."""
+    """Return the properties that all blocks of a run share: the bits come first."""
     by_head = block.value_steps.ndim == block.key_steps.ndim
     return block.bits, block.dynamic.shape[-1], by_head, block.key_steps.dtype
 
 
-def slots_of(block: HexBlock) -> TokenSlots:
-    """Return the slots of the tokens of a block, or of each of stacked blocks."""
-    return slots(bits_of_both(block.bits)[1], block.dynamic.shape[-1], block.dynamic.device)
+def pattern_of(block: HexBlock, config: HexConfig) -> Pattern:
+    """Return the pattern of a block, cached for as long as it lives."""
+    there, bits = block.dynamic, bits_of_both(block.bits)[0]
+    shape = there.shape[-1], *block.key_steps.shape[-2:]
+    return cached_on_tensor(there, pattern, mask_settings(config), *shape, there.device, bits)
 
 
-def static_kept_of(block: HexBlock, config: HexConfig) -> Kept:
-    """Return what the static mask keeps of a block, or of stacked blocks."""
-    (heads, width), there = block.key_steps.shape[-2:], block.dynamic
-    settings = mask_settings(config), there.shape[-1], heads, width, there.device, block.bits
-    return cached_on_tensor(there, kept_by, *settings)
-
-
-def first_entries(block: HexBlock, kept: Kept) -> tuple[Tensor, Tensor]:
+def first_entries(dynamic: Tensor, kept: Kept, width: int) -> tuple[Tensor, Tensor]:
     """Return the number of stored entries of each token and head, and the index of the first."""
-    width = block.key_steps.shape[-1]
-    sizes = torch.where(block.dynamic[:, :, None], width, kept.counts)
+    sizes = torch.where(dynamic[:, None], width, kept.counts)
     return sizes, (sizes.flatten().cumsum(0, dtype=INDEX) - sizes.flatten()).view(sizes.shape)
 
 
 def whole_entries(
-    block: HexBlock, begins: Tensor
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Return the tokens that are kept whole, padded to the same number per row, and their entries.
+    dynamic: Tensor, begins: Tensor, width: int
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return the tokens that are kept whole, padded to the same number per group.
 
-    The last two are `real` and `first` of `WholeTokens`, or None if there is one row.
+    Their entries and `real` of `StackedBlocks` come with them.
     """
-    marked, rows = block.dynamic.movedim(0, 1).flatten(1), block.dynamic.shape[1]
-    begins = begins.permute(1, 2, 0, 3).flatten(2)
-    inside = torch.arange(block.key_steps.shape[-1], device=marked.device, dtype=INDEX)
-    if rows == 1:
-        places = marked[0].nonzero().T
-        return places, begins.index_select(2, places[0])[..., None] + inside, None, None
-    sizes, (row, column) = marked.sum(1), marked.nonzero(as_tuple=True)
-    rank = torch.arange(len(row), device=marked.device) - (sizes.cumsum(0) - sizes)[row]
-    places = row.new_zeros(rows, int(rank.max()) + 1 if len(rank) else 0)
-    places[row, rank] = column
-    number = torch.arange(places.shape[1], device=marked.device)
-    places = places.gather(1, torch.minimum(number, (sizes - 1).clamp(min=0)[:, None]))
-    entry = begins.gather(2, places[:, None].expand(-1, begins.shape[1], -1))[..., None] + inside
-    return places, entry, marked.gather(1, places), number < sizes[:, None]
-
-
-def kept_whole(block: HexBlock, begins: Tensor) -> WholeTokens:
-    """Return the tokens that are kept whole."""
-    places, entry, real, first = whole_entries(block, begins)
-    # padding may point beyond the last stored entry
-    entry = entry.clamp(max=max(0, block.kept_keys.numel() - 1))
-    keys, values = (x.index_select(0, entry.flatten()).view(entry.shape) for x in block[-3:-1])
-    length, there = block.dynamic.shape[-1], slots_of(block)
-    lying = there.of_token[places % length] + places // length * len(there.token)
-    return WholeTokens(lying, keys, values, real, first)
+    sizes, (group, column) = dynamic.sum(1), dynamic.nonzero(as_tuple=True)
+    rank = torch.arange(len(group), device=dynamic.device) - (sizes.cumsum(0) - sizes)[group]
+    token = group.new_zeros(len(dynamic), int(rank.max()) + 1 if len(rank) else 0)
+    token[group, rank] = column
+    number = torch.arange(token.shape[1], device=dynamic.device)
+    token = token.gather(1, torch.minimum(number, (sizes - 1).clamp(min=0)[:, None]))
+    inside = torch.arange(width, device=dynamic.device, dtype=INDEX)
+    entry = begins.gather(2, token[:, None].expand(-1, begins.shape[1], -1))[..., None] + inside
+    real = sizes > 0
+    return token, entry, None if bool(real.all()) else real
 
 
 def side_by_side(blocks: list[HexBlock], rows: int) -> HexBlock:
-    """Return blocks stacked along a new first axis, with batch axes flattened into the second."""
+    """Return blocks whose first axis counts groups: the batch rows of each."""
     batch = blocks[0].dynamic.ndim - 1
 
     def part(name: str) -> Tensor:
@@ -298,7 +300,7 @@ def side_by_side(blocks: list[HexBlock], rows: int) -> HexBlock:
         if name.startswith("kept"):
             return torch.cat(parts) if len(parts) > 1 else parts[0]
         joined = torch.stack(parts) if len(parts) > 1 else parts[0][None]
-        return joined if batch == 1 else joined.reshape(len(parts), rows, *parts[0].shape[batch:])
+        return joined.reshape(len(parts) * rows, *parts[0].shape[batch:])
 
     return HexBlock(blocks[0].bits, *(part(name) for name in HexBlock._fields[1:]))
 

@@ -195,7 +195,7 @@ def quarter(tokens: int) -> tuple[torch.Tensor, reference.HexCache]:
     return queries[:, -1:], optimized.hex_prefill(queries, keys, values, config)
 
 
-def test_the_twin_restores_no_key_and_no_value(monkeypatch):
+def test_the_twin_moves_no_code_to_its_place(monkeypatch):
     queries, cache = quarter(24)
     expected = reference.hex_attention(queries, cache).output
     for module, name in ((compress, "restored"), (packing, "unpack_bits")):
