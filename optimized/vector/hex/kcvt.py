@@ -22,11 +22,11 @@ def code(
     wide, stored, top = widen(x), scale_dtype(x.dtype, scales), 2**bits - 1
     if kept is not None and may_branch_on_values(kept) and not any_true(kept):
         kept = None
-    # a group without members has minimum and step 0
-    low = high = wide.new_zeros(x.shape[:-1])
-    if x.shape[-1] and kept is None:
+    if not x.shape[-1]:  # a group without members has minimum and step 0
+        low = high = wide.new_zeros(x.shape[:-1])
+    elif kept is None:
         low, high = wide.amin(-1), wide.amax(-1)
-    elif kept is not None and x.shape[-1]:
+    else:
         empty = kept.all(-1)
         low = wide.masked_fill(kept, torch.inf).amin(-1).masked_fill(empty, 0)
         high = wide.masked_fill(kept, -torch.inf).amax(-1).masked_fill(empty, 0)

@@ -114,7 +114,7 @@ def kivi_attention(query: Tensor, cache: KiviCache, keys: Tensor, values: Tensor
 
     steps, minima = cache.key_steps.to(exact).mT.contiguous(), cache.key_minima.to(exact)
     lanes = Lanes(key_bits, cache.residual, cache.group)
-    scaled = lanes.weighed(q[..., None, None, :, :] * steps[..., None, :])
+    scaled = q[..., None, None, :, :] * steps[..., None, :]
     parts = [scaled[..., where, :, :, :] @ x for where, x in lanes.of(cache.key_words, -3, exact)]
     logits = torch.cat(parts, -4).movedim(0, -1).movedim(-3, -5).flatten(-2)
     lowest = q @ minima.movedim(-2, -3).flatten(-2)
@@ -128,7 +128,6 @@ def kivi_attention(query: Tensor, cache: KiviCache, keys: Tensor, values: Tensor
     every = lanes._replace(group=width)
     if together := groups * q.shape[-2] <= ROWS and every.lanes == lanes.lanes:
         lanes, scaled = every, scaled.flatten(-3, -2).unsqueeze(-3)
-    scaled = lanes.weighed(scaled)
     parts = [scaled[..., where] @ x for where, x in lanes.of(cache.value_words, -2, exact)]
     read = sum(parts[1:], parts[0])
     read = with_own_channels(read, groups) if together else read
@@ -145,8 +144,8 @@ def with_own_channels(products: Tensor, groups: int) -> Tensor:
 class Lanes(NamedTuple):
     """Codes of `bits` bits in rows of `length` as floats, by lane, group, row and place.
 
-    A lane is the same bits of all bytes, so that codes are neither moved nor interleaved: lane 1
-    of 2 has every other code. A number times the worth of its lane is the code.
+    A lane is the same bits of all bytes, so that codes are not interleaved: lane 1 of 2 has every
+    other code.
     """
 
     bits: int
@@ -158,11 +157,6 @@ class Lanes(NamedTuple):
         """Return the number of lanes; 1 where the codes of a byte are not of one group."""
         each = 8 // self.bits
         return 1 if 8 % self.bits or self.group % each else each
-
-    def weighed(self, scaled: Tensor) -> Tensor:
-        """Return what multiplies codes, times the worth of each lane, a new first axis."""
-        worth = scaled.new_tensor([0.5 ** (self.bits * lane) for lane in range(self.lanes)])
-        return scaled * worth.view(-1, *[1] * scaled.ndim)
 
     def of(self, words: Tensor, axis: int, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
         """Yield stretches of an axis of words, each with its codes.
@@ -186,8 +180,8 @@ class Lanes(NamedTuple):
         stream = as_bytes(words)[..., : self.length // self.lanes]
         stream = by_group(stream, self.group // self.lanes).movedim(-3, -2).contiguous()
         codes = buffer[: self.lanes * stream.numel()].view(self.lanes, *stream.shape)
-        masked = torch.empty_like(stream)
         for lane, found in enumerate(codes):
-            mask = (2**self.bits - 1) << self.bits * lane
-            found.copy_(torch.bitwise_and(stream, mask, out=masked))
+            lowest = stream >> self.bits * lane if lane else stream
+            last = lane + 1 == self.lanes
+            found.copy_(lowest if last else lowest & 2**self.bits - 1)
         return codes
