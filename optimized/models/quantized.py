@@ -94,7 +94,7 @@ class QuantizedLayer(AttendingLayer):
             else:
                 exact = self.reading == "remedied"
                 output, append = gear_attention(standard, self.held, *new, exact), gear_append
-            if may_read_values(output) and not isfinite(output.sum().item() + keys.sum().item()):
+            if may_be_infinite(output, keys):
                 self.append(standard, *new)  # the specification's checks say why
             else:
                 self.held = append(self.held, *new)
@@ -128,6 +128,11 @@ class QuantizedLayer(AttendingLayer):
         del query
         add = self.kv.gear_append if self.system.store == "gear" else self.kv.kivi_append
         self.held = add(self.held, keys, values)
+
+
+def may_be_infinite(output: Tensor, keys: Tensor) -> bool:
+    """Whether a step's output, or a key that no query sees, is perhaps not finite."""
+    return may_read_values(output) and not isfinite(output.sum().item() + keys.sum().item())
 
 
 def require_whole_groups(system: System, config: Any, kv: ModuleType) -> None:

@@ -103,7 +103,6 @@ def patched_kernels(
     import optimized
     from optimized._dispatch import dispatch
 
-    whole = {public: getattr(optimized, public) for public in reference.__all__}
     before = text(KERNELS / file)
     if (changed := before.replace(old, new)) == before and old != new:
         raise ValueError(f"no change: optimized/kernels/{file} says what {new!r} says")
@@ -129,7 +128,7 @@ def patched_kernels(
         public: dispatch(getattr(reference, public), getattr(package, public))
         for public in package.__all__
     }
-    return whole | rows
+    return {public: getattr(optimized, public) for public in reference.__all__} | rows
 
 
 COPIES: list[TemporaryDirectory] = []

@@ -152,8 +152,8 @@ class StackedBlocks(NamedTuple):
             )
             return Side(lanes[..., None, :], steps, minima, kept, whole.mT.contiguous())
 
-        by_channel = (x[..., None, None] for x in (block.key_steps, block.key_minima))
-        keys = side(block.key_words, *by_channel, block.kept_keys)
+        steps, minima = (x[..., None, None] for x in (block.key_steps, block.key_minima))
+        keys = side(block.key_words, steps, minima, block.kept_keys)
         each = len(block.dynamic), -1, 1, len(slot) // keys.lanes.shape[-1], keys.lanes.shape[-1]
         minima = block.value_minima[..., slot]
         if shared.there.unread is not None:  # one slot of a code has the minimum
@@ -168,8 +168,9 @@ class StackedBlocks(NamedTuple):
         """Return the pattern of each block."""
         found = _patterns.get(self.dynamic)
         if found is None:  # this is a copy
-            shape = self.dynamic.shape[-1], *self.keys.lanes.shape[1:3]
-            found = pattern(mask_settings(config), *shape, self.dynamic.device, self.bits)
+            (_, tokens), (_, heads, width, *_) = self.dynamic.shape, self.keys.lanes.shape
+            device, static = self.dynamic.device, mask_settings(config)
+            found = pattern(static, tokens, heads, width, device, self.bits)
             _patterns[self.dynamic] = found
         return found
 

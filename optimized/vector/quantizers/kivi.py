@@ -161,7 +161,7 @@ class Lanes(NamedTuple):
     def of(self, words: Tensor, axis: int, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
         """Yield stretches of an axis of words, each with its codes.
 
-        All codes share one buffer of the size of a core's cache, so they must be used one by one;
+        All codes share one buffer of `CODES` numbers, so they must be used one by one;
         unless gradients go through them.
         """
         places, codes = words.shape[axis], words.numel() * (32 // self.bits)
