@@ -60,8 +60,9 @@ def compressed(
     """Read a prompt, compress its KV cache, and return the cache for `model.generate`.
 
     The model is attached if it is not yet; over every other cache it computes the same attention as
-    before. Where a budget of a row is smaller than its number of protected entries, the row keeps
-    exactly the protected entries, with a warning. The observation window is cut to the budget.
+    before. Where a budget of a row is smaller than its number of protected entries, the row (of a
+    list, the layer or head) keeps exactly these, with a warning. The observation window is cut to
+    the budget.
 
     Args:
         model: a causal language model of `transformers`, in evaluation mode.

@@ -28,7 +28,8 @@ def kept_entries(
 ) -> tuple[Tensor, dict[int, tuple[int, int]]]:
     """Select the entries that a system keeps by their scores.
 
-    A row with a budget smaller than its number of protected entries keeps exactly these.
+    A row with a budget smaller than its number of protected entries keeps exactly these. In a list
+    of budgets a pool with such a budget does, and the others keep their own.
 
     Args:
         system: a system that evicts.
@@ -52,10 +53,11 @@ def kept_entries(
     kept = protected & valid[:, None]
     wanted = range(len(valid)) if rows is None else rows
     short = short_budgets(system, prompt, scores, protected, ratio, keep, wanted)
-    chosen = [row for row in wanted if row not in short]
+    listed = scores.budgets is not None and not system.shares_budget
+    chosen = [row for row in wanted if listed or row not in short]
     if chosen:
         how = ratio, reading, kv, keep, chosen if len(chosen) < len(valid) else None
-        kept[:, chosen] = select_rows(system, prompt, scores, *how)
+        kept[:, chosen] = select_rows(system, prompt, scores, kept.sum(-1), *how)
     return kept[:, wanted] if rows is not None else kept, short
 
 
@@ -93,12 +95,12 @@ def short_budgets(
 
 
 def warn_of_short_budgets(system: System, short: Mapping[int, tuple[int, int]], rows: int) -> None:
-    """Warn if some of `rows` rows keep their protected entries alone."""
+    """Warn if some of `rows` rows, or pools in them, keep their protected entries alone."""
     if short:
         budget, most = short[min(short)]
         warnings.warn(
             f"budget {budget} of a {system.scope} is below its number of protected "
-            f"entries, {most}: only those are kept, in {len(short)} of {rows} rows",
+            f"entries, {most}: only those are kept there, in {len(short)} of {rows} rows",
             stacklevel=5,
         )
 
@@ -115,13 +117,14 @@ def select_rows(
     system: System,
     prompt: Prefilled,
     scores: Scores,
+    least: Tensor,
     ratio: float | None,
     reading: str,
     kv: ModuleType,
     keep: int | None,
     rows: list[int] | None,
 ) -> Tensor:
-    """Return a mask of the entries that rows with large enough budgets keep, layers first."""
+    """Return a mask of the entries that rows keep, of heads at `least` so many, layers first."""
     name, settings = selection_call(system, reading)
     select = getattr(kv, name)
     settings["valid"] = prompt.valid if rows is None or prompt.valid is None else prompt.valid[rows]
@@ -153,7 +156,10 @@ def select_rows(
     kept: list[Tensor] = []
     for index, layer in enumerate(sets()):
         if scores.budgets is not None:
-            shared = scores.budgets[index, places]
-            budget = dict(keep=pool_budgets(shared, heads, settings.get("scope")))
+            scope = settings.get("scope")
+            own, enough = scores.budgets[index, places], least[index, places]
+            if scope != "head":  # without a scope heads keep equally many
+                enough = enough.sum(-1) if scope == "layer" else enough.amax(-1)
+            budget = dict(keep=pool_budgets(own, heads, scope).maximum(enough))
         kept.append(select(*layer, **settings, **budget))
     return torch.stack(kept)

@@ -192,6 +192,11 @@ def test_each_head_may_have_a_budget_of_its_own(system):
     cache = models.compressed(model, system, keep=[[8, 9], [11, 7]], **given)
     for mask, counts in zip(cache.kept(), [[8, 9], [11, 7]], strict=True):
         assert mask.sum(-1).tolist() == [counts, counts]
+    few: dict = dict(keep=[[2, 9], [7, 7]], protected=slice(4))
+    with pytest.warns(UserWarning, match=r"budget 2 of a head .* kept there, in 2 of 2 rows"):
+        kept = models.compressed(model, system, **few, **given).kept()
+    least = 5 if system == "snapkv+nms" else 4  # with a window of one token
+    assert [mask.sum(-1).tolist() for mask in kept] == [[[least, 9]] * 2, [[7, 7]] * 2]
     shares = models.compressed(model, system, ratio=[[0.5, 0.75], [0.0, 0.25]], **given).kept()
     for row, tokens in enumerate(given["attention_mask"].sum(-1).tolist()):
         counts = [mask[row].sum(-1).tolist() for mask in shares]
