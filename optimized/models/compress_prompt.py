@@ -121,7 +121,8 @@ def compressed(
     one_of("reading", reading, READINGS)
     require_budget(chosen, interval, ratio, keep)
     require_refinable(chosen, interval, refined, reading)
-    span = protected_span(chosen, interval, protected, input_ids)
+    mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
+    span = protected_span(chosen, interval, protected, mask.bool())
     if not isinstance(settings, Mapping | None):
         raise TypeError(
             f"settings must be a dictionary, such as {{'window': 16}}, got {shown(settings)}"
@@ -149,7 +150,6 @@ def compressed(
     checks.require_same_device(model, input_ids)
     checks.require_ids_in_vocabulary(model, input_ids)
     checks.check_image_inputs(model, input_ids, extra, chunk)
-    mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
     context = copy_context()
     context.run(ALL_RANKS.set, True)
     reader = reader_of(chosen, interval)(
@@ -158,7 +158,7 @@ def compressed(
         scorer=made,
         hex_config=hex_config,
         inputs=Inputs(input_ids, mask, extra),
-        protected=span(mask.bool()) if span is not None else None,
+        protected=span,
         exact=exact,
         ratio=ratio,
         keep=keep,
@@ -302,27 +302,29 @@ def require_budget(system: System, interval: Any, ratio: Any, keep: Any) -> None
         )
 
 
-def protected_span(
-    system: System, interval: Any, protected: Any, ids: Tensor
-) -> Callable[[Tensor], Tensor] | None:
-    """Return a function from the mask of real tokens to that of the protected ones, if any."""
+def protected_span(system: System, interval: Any, protected: Any, real: Tensor) -> Tensor | None:
+    """Return the mask of protected tokens, if any, from that of real ones."""
     if protected is None:
         return None
     if not system.evicts or interval is not None:
         why = "it evicts nothing" if interval is None else "with an interval"
         raise ValueError(f"protected must be None for {system.name!r}, got {protected}: {why}")
     if isinstance(protected, slice):
-
-        def of_row(real: Tensor) -> Tensor:
-            marked = torch.zeros_like(real)
-            for row, flags in zip(marked, real, strict=True):
-                row[flags.nonzero()[:, 0][protected]] = True
-            return marked
-
-        return of_row
-    must_be("protected", protected, Bool[Tensor, "batch tokens"])
-    shaped("protected", protected, ids.shape)
-    return lambda real: protected.to(real.device) & real
+        marked = torch.zeros_like(real)
+        for row, flags in zip(marked, real, strict=True):
+            row[flags.nonzero()[:, 0][protected]] = True
+        missed = real[~marked.any(-1)]
+    else:
+        must_be("protected", protected, Bool[Tensor, "batch tokens"])
+        shaped("protected", protected, real.shape)
+        marked = protected.to(real.device) & real
+        missed = real[~marked.any().expand(len(real))]
+    if len(missed):
+        raise ValueError(
+            f"protected must mark one of the {int(missed[0].sum())} tokens of the prompt, padding "
+            f"left out, got {shown(protected)}"
+        )
+    return marked
 
 
 def require_refinable(system: System, interval: Any, refined: Any, reading: str) -> None:
