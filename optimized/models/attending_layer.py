@@ -108,8 +108,8 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
     @property
     def whole(self) -> tuple[Tensor, Tensor]:
         """Dense keys and values; before an eviction, those of all tokens."""
-        assert self.keys is not None
-        assert self.values is not None
+        if self.keys is None or self.values is None:
+            raise ValueError("cache must hold a token, got an empty one: it has no sizes yet")
         return self.keys, self.values
 
     def beside(self, x: Any) -> Any:

@@ -207,8 +207,8 @@ class DecodingTransformersCache(AttendingCache):
             if isinstance(layer, EvictionLayer):
                 masks.append(self.real_tokens(layer))
             elif isinstance(layer, DecodingLayer):
+                real = layer.beside(self.real_tokens(layer))
                 view = layer.kv.decoding_read(layer.held)
-                real = self.real_tokens(layer).to(view.present.device)
                 padding = (~real).sum(-1, keepdim=True)
                 places = (view.positions + padding).masked_fill(~view.present, 0)
                 held = torch.zeros(real.shape, dtype=torch.int32, device=real.device)

@@ -97,6 +97,8 @@ def test_a_full_cache_has_the_bytes_of_a_full_cache(kind):
     cache = models.compressed(model, "full", **given)
     assert cache.full_nbytes == cache.nbytes
     assert cache.share == 1
+    with pytest.raises(ValueError, match="must hold a token, got an empty one"):
+        _ = models.EvictionCache(model.config).share
     half = models.compressed(model, "streaming_llm", ratio=0.5, **given)
     assert half.full_nbytes == cache.nbytes
     assert half.share == half.nbytes / cache.nbytes < 1
