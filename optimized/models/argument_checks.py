@@ -1,5 +1,6 @@
 """Checks of arguments; a message names the argument, its value and the admissible values."""
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from inspect import signature
@@ -27,7 +28,9 @@ OF_ONE_LAYER: tuple[Scope, ...] = SCOPES[:2]
 def did_you_mean(given: str, names: Iterable[str]) -> str:
     """Return the end of a message that suggests the closest name, if one is close."""
     near = get_close_matches(given, list(names), n=1)
-    return f": did you mean {near[0]!r}?" if near else ""
+    bits = re.fullmatch(r"(hex|kcvt|kivi)-([1-8])", given)  # a store whose name has other bits
+    more = f" with settings={{'bits': {bits[2]}}}" if bits else ""
+    return f": did you mean {near[0]!r}{more}?" if near else ""
 
 
 def require_known_name(what: str, given: Any, names: Collection[str]) -> None:

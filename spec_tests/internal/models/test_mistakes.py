@@ -40,6 +40,7 @@ OF_TYPE: dict[str, dict] = {
 HEAVY: dict = dict(system="h2o", ratio=None, keep=8, interval=4)
 OF_VALUE: dict[str, dict] = {
     "got 'kvzip+hubvk': did you mean 'kvzip+hubkv'?": dict(system="kvzip+hubvk"),
+    "did you mean 'kivi-8' with settings={'bits': 3}?": dict(system="kivi-3"),
     "must be given one of ratio and keep, got ratio=None and keep=None": dict(ratio=None),
     "must be given one of ratio and keep, got ratio=0.5 and keep=8": dict(keep=8),
     "neither ratio nor keep, got ratio=0.5 and keep=None: it evicts": dict(system="hex-4"),
