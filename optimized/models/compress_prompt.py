@@ -185,13 +185,14 @@ def resolve_system(system: Any, refined: Any) -> tuple[System, Scorer | None, He
     if isinstance(system, str):
         chosen = system_named(system)
     elif isinstance(system, Scorer):
+        checks.require_known_name("system.name, a key of models.SCORERS,", system.name, SCORERS)
         made = system.fresh_copy()
         chosen = System(system.name, system.name, None, system.scope)
     elif isinstance(system, HexConfig):
         must_be("settings", system, HexConfig)
         chosen, hex_config = System("hex", "h2o", store="hex"), system
     else:
-        got, says = shown(system), ""
+        got, says = shown(system), ": a class of yours goes to `models.SCORERS[name]`"
         if isinstance(system, Tensor):
             says = ": pass ids after it, `compressed(model, 'kvzip+hubkv', ids, ratio=0.75)`"
         elif isinstance(system, Mapping):

@@ -112,6 +112,8 @@ class Scorer:
         cls.watching = cls.remember is not Scorer.remember
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
+        if not hasattr(self, "name"):
+            raise TypeError(f"{type(self).__name__} must have a name, such as `name = 'own'`")
         checks.require_known_settings(self.name, settings, self.takes)
         must_be("window", settings.get("window"), Positive | None)
         self.model, self.kv, self.settings = model, kv, settings
@@ -185,7 +187,7 @@ class Scorer:
 
     def scored(self, read: PromptLayer) -> Scored:
         """Return the scores of one layer's tokens."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{self.name} must define `scored(self, read)`")
 
     @staticmethod
     def arriving(kv: ModuleType, new: NewTokens) -> Tensor | None:

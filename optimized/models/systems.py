@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, get_type_hints
 import optimized
 from optimized import GraphSettings
 from optimized.models import argument_checks as checks
-from optimized.models.scorer import Scope
+from optimized.models.scorer import Scope, Scorer
 from optimized.models.scorers import SCORERS
 from optimized.readings import READINGS
 from reference.contract.checks import one_of
@@ -96,6 +96,8 @@ def system_named(name: str) -> System:
     if name == "full":
         return FULL
     scorer = SCORERS.get(first)
+    if not (scorer is None or (isinstance(scorer, type) and issubclass(scorer, Scorer))):
+        raise TypeError(f"SCORERS[{first!r}] must be a class of models.Scorer, got {scorer!r}")
     scopes: dict[str, Scope] = {} if scorer is None else {x: x for x in scorer.scopes()}
     if scorer is not None and refines and (not separator or scope in scopes):
         return System(name, first, refinement or None, scopes.get(scope, scorer.scope))

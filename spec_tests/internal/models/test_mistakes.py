@@ -141,6 +141,14 @@ def test_a_mistake_in_the_second_line_is_told_what_is_right(says):
     assert says in str(error.value)
 
 
+def test_a_scorer_of_ones_own_is_told_what_it_lacks(monkeypatch):
+    own = type("Own", (models.Scorer,), {"name": "own"})
+    for name, scorer in {"own": own, "nameless": models.Scorer, "no class": CALL}.items():
+        monkeypatch.setitem(models.SCORERS, name, scorer)
+        with pytest.raises((TypeError, NotImplementedError), match=r"must (be|have|define)"):
+            models.compressed(attached_model("llama"), name, IDS, ratio=0.5)
+
+
 def test_a_second_question_over_the_same_cache_is_told_of_undone():
     cache = models.compressed(attached_model("llama"), **CALL)
     how = dict(past_key_values=cache, max_new_tokens=3, do_sample=False)
