@@ -52,6 +52,7 @@ def dispatch(
         with gpu_context(given):
             return body(*args, **kwargs)
 
+    call.__module__ = "optimized"  # pickle looks for the function there
     return call
 
 

@@ -3,6 +3,7 @@
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
 import ast
+import pickle
 import re
 import sys
 from collections.abc import Iterable
@@ -101,6 +102,11 @@ def test_a_body_stands_at_the_path_of_its_function(layer):
         spec, body = unwrap(getattr(reference, name)), getattr(layer, name)
         path = spec.__module__.replace("reference", layer.__name__)
         assert body is spec or body.__module__ == path, name
+
+
+def test_a_function_can_be_pickled():
+    for name in reference.__all__:
+        assert pickle.loads(pickle.dumps(getattr(optimized, name))) == getattr(optimized, name)
 
 
 def test_without_a_gpu_no_kernel_is_imported():
