@@ -1,6 +1,7 @@
 """The options of the conformance check, in a file that `--help` reads without PyTorch."""
 
 from argparse import ArgumentTypeError
+from contextlib import suppress
 from typing import Any
 
 from spec_tests.limits import SECONDS
@@ -13,9 +14,10 @@ DAY = 86400
 
 def seconds_of_a_call(text: str) -> float:
     """Return the value of `--call-limit`."""
-    if not 0 <= (seconds := float(text)) <= DAY:
-        raise ArgumentTypeError(f"must be seconds from 0 to {DAY}, got {text}")
-    return seconds
+    with suppress(ValueError):
+        if 0 <= (seconds := float(text)) <= DAY:
+            return seconds
+    raise ArgumentTypeError(f"must be seconds from 0 to {DAY}, got {text}")
 
 
 OPTIONS: dict[str, dict[str, Any]] = {

@@ -153,6 +153,7 @@ USAGE_ERRORS = {
     ("theirs:partial", "--paper=hex"): "offers no function of HEX, such as ",
     ("theirs:other",): "knorm, which no paper defines, needs --ours",
     ("theirs:partial", "--xfails=renamed"): "no such test: test_of_another_day",
+    ("theirs:partial", "--call-limit=x"): "must be seconds from 0 to 86400, got x",
     ("theirs:partial", "--report-json=no/report.json"): "no/report.json: No such file or directory",
 }
 
