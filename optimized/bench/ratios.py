@@ -66,17 +66,8 @@ def plain_sides(name: str, tokens: int, dtype: torch.dtype) -> tuple[Call, Call]
 def library_rows() -> Iterator[Row]:
     """Yield the rows against PyTorch's attention and the libraries that are installed."""
     for tokens, ((name, against), rival), dtype in product(SIZES, rivals().items(), DTYPES):
-        yield (
-            sized(name, against, tokens, dtype),
-            partial(library_sides, name, rival, tokens, dtype),
-        )
-
-
-def library_sides(
-    name: str, rival: Callable[..., tuple[Call, Call]], tokens: int, dtype: torch.dtype
-) -> tuple[Call, Call]:
-    """Return a call of a function and of a rival."""
-    return rival(ROWS[name].inputs(tokens, dtype), layer(tokens, dtype))
+        line, how = sized(name, against, tokens, dtype), (tokens, dtype)
+        yield line, lambda n=name, to=rival, how=how: to(ROWS[n].inputs(*how), layer(*how))
 
 
 def paper_rows() -> Iterator[Row]:
