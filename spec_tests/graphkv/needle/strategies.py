@@ -34,10 +34,7 @@ def needle_recall(draw):
 REFUSALS = dict(
     hide_needle=(
         dict(haystack=torch.arange(9), needle=torch.arange(2), length=8, depth=0.5),
-        [
-            Refusal("length", 1, ValueError, "[2, 11]"),
-            Refusal("length", 12, ValueError, "[2, 11]"),
-        ],
+        [Refusal("length", 1, ValueError, "[2, 11]"), Refusal("length", 12, ValueError, "[2, 11]")],
     ),
     needle_recall=(
         dict(responses=torch.arange(12).view(2, 2, 3), answer=torch.arange(4)),

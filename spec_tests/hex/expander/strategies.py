@@ -78,10 +78,7 @@ infeasible = Refusal("density", 0.3, ValueError, "nearest feasible: 0.25 and 0.5
 REFUSALS = dict(
     biregular_degrees=(
         dict(tokens=12, channels=16, density=0.25, near=False),
-        [
-            infeasible,
-            Refusal("density", 0.0, ValueError, "at least 3"),
-        ],
+        [infeasible, Refusal("density", 0.0, ValueError, "at least 3")],
     ),
     random_expander=(
         dict(tokens=12, channels=12, token_degree=4, seed=0, near=False),

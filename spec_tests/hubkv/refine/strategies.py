@@ -59,9 +59,7 @@ def hubkv_refine(draw):
 # sinks and window may be longer than the sequence; scores are of either sign
 INPUTS = dict(
     protected_mask=dict(
-        tokens=st.integers(0, 300),
-        sinks=st.integers(0, 8),
-        recent=st.none() | st.integers(0, 300),
+        tokens=st.integers(0, 300), sinks=st.integers(0, 8), recent=st.none() | st.integers(0, 300)
     ),
     shift_scores=of_one_shape(scores=partial(importance, low=-8, high=8)),
 )
@@ -69,10 +67,5 @@ INPUTS = dict(
 settings = dict(radius=1, gamma=0.5, tau=0.5, minimum=0.8, maximum=1.2, epsilon=1e-6)
 corrected = dict(scores=scores, protected=mask, **settings)
 
-GOOD = dict(
-    protected_mask=dict(tokens=10, sinks=4, recent=2),
-    shift_scores=dict(scores=scores),
-)
-REFUSALS = dict(
-    hubkv_refine=(dict(**corrected, ratio=0.5, power=2.0), head_calibration.bad_bounds),
-)
+GOOD = dict(protected_mask=dict(tokens=10, sinks=4, recent=2), shift_scores=dict(scores=scores))
+REFUSALS = dict(hubkv_refine=(dict(**corrected, ratio=0.5, power=2.0), head_calibration.bad_bounds))

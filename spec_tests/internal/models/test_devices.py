@@ -121,10 +121,7 @@ def answer(device: str, system: str) -> tuple[int, list]:
     return cache.nbytes, model_on(device).generate(ids, attention_mask=mask, **how).tolist()
 
 
-@pytest.mark.parametrize(
-    ("device", "system"),
-    [*product(("mps", "xpu:0"), SYSTEMS)],
-)
+@pytest.mark.parametrize(("device", "system"), [*product(("mps", "xpu:0"), SYSTEMS)])
 def test_another_device_gives_what_the_cpu_gives(device, system):
     expected = answer("cpu", system)
     with OtherDevices():

@@ -210,12 +210,7 @@ def test_each_head_may_have_a_budget_of_its_own(system):
         (ValueError, "h2o", dict(exact_layers=(2,)), r"exact_layers must be in -2 … 1, .* got 2"),
         (ValueError, "h2o", dict(exact_layers=(0, -1)), "must leave a layer to compress, got all"),
         (TypeError, "h2o", dict(exact_layers=0), "exact_layers must be a list of integers"),
-        (
-            ValueError,
-            "h2o+graphkv",
-            dict(ratio=[[0.5] * 2] * 2),
-            "equally many tokens in all",
-        ),
+        (ValueError, "h2o+graphkv", dict(ratio=[[0.5] * 2] * 2), "equally many tokens in all"),
         (ValueError, "h2o", dict(ratio=[[0.5], [0.5]]), "each of 2 key heads, got 1"),
         (TypeError, "h2o", dict(ratio=[[0.5, 0.5], 0.5]), "a list for each, got both"),
     ],

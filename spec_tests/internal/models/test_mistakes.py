@@ -92,9 +92,7 @@ NO_MODEL: dict = {
     "got 'meta-llama/Llama-3.2-1B'": lambda: "meta-llama/Llama-3.2-1B",
     "got LlamaModel: load it with `AutoModelForCausalLM": lambda: small.stock_model("llama").model,
 }
-UNUSABLE: dict = {
-    "model must have weights, got a model on the device 'meta'": model_on_meta,
-}
+UNUSABLE: dict = {"model must have weights, got a model on the device 'meta'": model_on_meta}
 LONGER = prompts(4)[0]
 LATER: dict = {
     "with the 24 tokens that the cache has seen, got 4 in all": dict(inputs=LONGER[:, TOKENS:]),

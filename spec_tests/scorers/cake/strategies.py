@@ -62,16 +62,13 @@ bad_attention = [
 SCORED = dict(
     cake=lambda impl, queries, keys, valid, **_: impl.cake(
         queries, keys, window=2, gamma=1.0, valid=valid
-    ),
+    )
 )
 
 REFUSALS = dict(
     cake=(
         seen | dict(gamma=200.0, kernel=5),
-        [
-            *bad_attention,
-            Refusal("kernel", 4, ValueError, "odd"),
-        ],
+        [*bad_attention, Refusal("kernel", 4, ValueError, "odd")],
     ),
     cake_preference=(
         seen | dict(tau1=1.0, tau2=1.0),

@@ -42,9 +42,6 @@ lengths = torch.tensor([7, 9])
 
 budgeted = dict(preferences=preferences, keep=5, tokens=lengths, window=3, exact=False)
 
-bad_budgets = [
-    Refusal("keep", 2, ValueError, ">= 3"),
-    Refusal("tokens", 2.0, TypeError, "integer"),
-]
+bad_budgets = [Refusal("keep", 2, ValueError, ">= 3"), Refusal("tokens", 2.0, TypeError, "integer")]
 
 REFUSALS = dict(cake_budgets=(budgeted, bad_budgets), cake_cascade=(budgeted, bad_budgets))

@@ -23,8 +23,6 @@ def mean_rotation(draw):
 REFUSALS = dict(
     mean_rotation=(
         dict(frequencies=torch.tensor([1.0, 0.0]), start=torch.tensor([3]), future=2),
-        [
-            Refusal("start", 2.0, TypeError, "integer"),
-        ],
-    ),
+        [Refusal("start", 2.0, TypeError, "integer")],
+    )
 )
