@@ -1,5 +1,6 @@
 """GEAR while decoding: the prompt at once, then blocks of a few tokens as they fill."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -95,7 +96,7 @@ def gear_prefill(
         residual_keys=keys[..., :0, :].clone(),
         residual_values=values[..., :0, :].clone(),
     )
-    return with_block(empty, keys, values, rank) if keys.shape[-2] else empty
+    return with_block(empty, keys, values, rank, compress_side) if keys.shape[-2] else empty
 
 
 @requires(dtype_of_cache, same_dtype)
@@ -126,17 +127,7 @@ def gear_append(
     Reading:
         E-H40: at 2 % a block of 20 tokens has no outlier among the keys of a channel.
     """
-    held_keys = torch.cat([cache.residual_keys, keys], -2)
-    held_values = torch.cat([cache.residual_values, values], -2)
-    full = held_keys.shape[-2] // cache.block * cache.block
-    for start in range(0, full, cache.block):
-        span = slice(start, start + cache.block)
-        new = held_keys[..., span, :], held_values[..., span, :]
-        cache = with_block(cache, *new, cache.decoded_rank)
-    return cache._replace(
-        residual_keys=held_keys[..., full:, :].clone(),
-        residual_values=held_values[..., full:, :].clone(),
-    )
+    return with_tokens(cache, keys, values, compress_side)
 
 
 def gear_read(
@@ -170,12 +161,31 @@ def gear_read(
     )
 
 
-def with_block(cache: GearCache, keys: Tensor, values: Tensor, rank: int) -> GearCache:
+def with_tokens(
+    cache: GearCache, keys: Tensor, values: Tensor, compress: Callable[..., GearBlock]
+) -> GearCache:
+    """Return a cache with more tokens, compressed by `compress_side` or one like it."""
+    held_keys = torch.cat([cache.residual_keys, keys], -2)
+    held_values = torch.cat([cache.residual_values, values], -2)
+    full = held_keys.shape[-2] // cache.block * cache.block
+    for start in range(0, full, cache.block):
+        span = slice(start, start + cache.block)
+        new = held_keys[..., span, :], held_values[..., span, :]
+        cache = with_block(cache, *new, cache.decoded_rank, compress)
+    return cache._replace(
+        residual_keys=held_keys[..., full:, :].clone(),
+        residual_values=held_values[..., full:, :].clone(),
+    )
+
+
+def with_block(
+    cache: GearCache, keys: Tensor, values: Tensor, rank: int, compress: Callable[..., GearBlock]
+) -> GearCache:
     """Compress a span of its own and put it after the others."""
     settings = cache.outliers, rank, cache.fill, cache.seed, cache.scales
     key_bits, value_bits = bits_of_both(cache.bits)
-    by_channel = compress_side("keys", keys, "channel", key_bits, *settings)
-    by_token = compress_side("values", values, "token", value_bits, *settings)
+    by_channel = compress("keys", keys, "channel", key_bits, *settings)
+    by_token = compress("values", values, "token", value_bits, *settings)
     return cache._replace(
         key_blocks=(*cache.key_blocks, by_channel), value_blocks=(*cache.value_blocks, by_token)
     )

@@ -1,5 +1,6 @@
 """KIVI: keys by channel in groups of tokens, values by token in groups of channels."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -96,23 +97,7 @@ def kivi_prefill(
         keys and values leave their buffers at different times; the authors' code computes in the
         type of the cache.
     """
-    heads, width = keys.shape[:-2], keys.shape[-1]
-    words = keys.new_zeros(*heads, 0, dtype=torch.int32)
-    stored = words.new_zeros(*heads, 0, dtype=scale_dtype(keys.dtype, scales))
-    empty = KiviCache(
-        bits=joint_bits(bits, value_bits),
-        group=group,
-        residual=residual,
-        scales=scales,
-        key_words=words.new_zeros(*heads, 0, width, word_count(residual, bits)),
-        key_steps=stored.new_zeros(*heads, 0, width, residual // group),
-        key_minima=stored.new_zeros(*heads, 0, width, residual // group),
-        value_words=words.new_zeros(*heads, 0, word_count(width, value_bits or bits)),
-        value_steps=stored.new_zeros(*heads, 0, width // group),
-        value_minima=stored.new_zeros(*heads, 0, width // group),
-        residual_keys=keys[..., :0, :].clone(),
-        residual_values=values[..., :0, :].clone(),
-    )
+    empty = empty_cache(keys, values, bits, group, residual, scales, value_bits)
     return kivi_append(empty, keys, values)
 
 
@@ -144,31 +129,7 @@ def kivi_append(
     Reading:
         E-H38.
     """
-    held_keys = torch.cat([cache.residual_keys, keys], -2)
-    held_values = torch.cat([cache.residual_values, values], -2)
-    full = held_keys.shape[-2] // cache.residual * cache.residual
-    old = max(0, held_values.shape[-2] - cache.residual)
-    key_bits, value_bits = bits_of_both(cache.bits)
-    if full:
-        buffers = held_keys[..., :full, :].unflatten(-2, (-1, cache.residual))
-        words, steps, minima = quantise_in_groups("keys", transposed(buffers), key_bits, cache)
-        cache = cache._replace(
-            key_words=torch.cat([cache.key_words, words], -3),
-            key_steps=torch.cat([cache.key_steps, steps], -3),
-            key_minima=torch.cat([cache.key_minima, minima], -3),
-        )
-    if old:
-        span = held_values[..., :old, :]
-        words, steps, minima = quantise_in_groups("values", span, value_bits, cache)
-        cache = cache._replace(
-            value_words=torch.cat([cache.value_words, words], -2),
-            value_steps=torch.cat([cache.value_steps, steps], -2),
-            value_minima=torch.cat([cache.value_minima, minima], -2),
-        )
-    return cache._replace(
-        residual_keys=held_keys[..., full:, :].clone(),
-        residual_values=held_values[..., old:, :].clone(),
-    )
+    return with_tokens(cache, keys, values, quantise_in_groups)
 
 
 def kivi_read(
@@ -199,6 +160,66 @@ def kivi_read(
     return (
         torch.cat([keys, cache.residual_keys], -2),
         torch.cat([values, cache.residual_values], -2),
+    )
+
+
+def empty_cache(
+    keys: Tensor,
+    values: Tensor,
+    bits: int,
+    group: int,
+    residual: int,
+    scales: Scales,
+    value_bits: int | None,
+) -> KiviCache:
+    """Return a cache without a token, of the type and the heads of keys and values."""
+    heads, width = keys.shape[:-2], keys.shape[-1]
+    words = keys.new_zeros(*heads, 0, dtype=torch.int32)
+    stored = words.new_zeros(*heads, 0, dtype=scale_dtype(keys.dtype, scales))
+    return KiviCache(
+        bits=joint_bits(bits, value_bits),
+        group=group,
+        residual=residual,
+        scales=scales,
+        key_words=words.new_zeros(*heads, 0, width, word_count(residual, bits)),
+        key_steps=stored.new_zeros(*heads, 0, width, residual // group),
+        key_minima=stored.new_zeros(*heads, 0, width, residual // group),
+        value_words=words.new_zeros(*heads, 0, word_count(width, value_bits or bits)),
+        value_steps=stored.new_zeros(*heads, 0, width // group),
+        value_minima=stored.new_zeros(*heads, 0, width // group),
+        residual_keys=keys[..., :0, :].clone(),
+        residual_values=values[..., :0, :].clone(),
+    )
+
+
+def with_tokens(
+    cache: KiviCache, keys: Tensor, values: Tensor, quantise: Callable[..., tuple[Tensor, ...]]
+) -> KiviCache:
+    """Return a cache with more tokens, quantised by `quantise_in_groups` or one like it."""
+    held_keys = torch.cat([cache.residual_keys, keys], -2)
+    held_values = torch.cat([cache.residual_values, values], -2)
+    full = held_keys.shape[-2] // cache.residual * cache.residual
+    old = max(0, held_values.shape[-2] - cache.residual)
+    key_bits, value_bits = bits_of_both(cache.bits)
+    if full:
+        buffers = held_keys[..., :full, :].unflatten(-2, (-1, cache.residual))
+        words, steps, minima = quantise("keys", transposed(buffers), key_bits, cache)
+        cache = cache._replace(
+            key_words=torch.cat([cache.key_words, words], -3),
+            key_steps=torch.cat([cache.key_steps, steps], -3),
+            key_minima=torch.cat([cache.key_minima, minima], -3),
+        )
+    if old:
+        span = held_values[..., :old, :]
+        words, steps, minima = quantise("values", span, value_bits, cache)
+        cache = cache._replace(
+            value_words=torch.cat([cache.value_words, words], -2),
+            value_steps=torch.cat([cache.value_steps, steps], -2),
+            value_minima=torch.cat([cache.value_minima, minima], -2),
+        )
+    return cache._replace(
+        residual_keys=held_keys[..., full:, :].clone(),
+        residual_values=held_values[..., old:, :].clone(),
     )
 
 

@@ -6,20 +6,10 @@ from torch import Tensor
 from optimized.vector.hex._packed_products import fields
 from optimized.vector.hex.packing import as_bytes, unpack_bits
 from optimized.vector.quantizers.gear import compress_side, gear_reconstruct
-from reference.hex.kcvt import bits_of_both, joint_bits
+from reference.hex.kcvt import joint_bits
 from reference.precision import widest
 from reference.quantizers.gear import GearBlock
-from reference.quantizers.gear_cache import GearCache
-
-
-def with_block(cache: GearCache, keys: Tensor, values: Tensor, rank: int) -> GearCache:
-    settings = cache.outliers, rank, cache.fill, cache.seed, cache.scales
-    key_bits, value_bits = bits_of_both(cache.bits)
-    by_channel = compress_side("keys", keys, "channel", key_bits, *settings)
-    by_token = compress_side("values", values, "token", value_bits, *settings)
-    return cache._replace(
-        key_blocks=(*cache.key_blocks, by_channel), value_blocks=(*cache.value_blocks, by_token)
-    )
+from reference.quantizers.gear_cache import GearCache, with_block, with_tokens
 
 
 def gear_prefill(
@@ -37,21 +27,11 @@ def gear_prefill(
 ) -> GearCache:
     settings = joint_bits(bits, value_bits), outliers, decoded_rank, block, fill, seed, scales
     empty = GearCache(*settings, (), (), keys[..., :0, :].clone(), values[..., :0, :].clone())
-    return with_block(empty, keys, values, rank) if keys.shape[-2] else empty
+    return with_block(empty, keys, values, rank, compress_side) if keys.shape[-2] else empty
 
 
 def gear_append(cache: GearCache, keys: Tensor, values: Tensor) -> GearCache:
-    held_keys = torch.cat([cache.residual_keys, keys], -2)
-    held_values = torch.cat([cache.residual_values, values], -2)
-    full = held_keys.shape[-2] // cache.block * cache.block
-    for start in range(0, full, cache.block):
-        span = slice(start, start + cache.block)
-        new = held_keys[..., span, :], held_values[..., span, :]
-        cache = with_block(cache, *new, cache.decoded_rank)
-    return cache._replace(
-        residual_keys=held_keys[..., full:, :].clone(),
-        residual_values=held_values[..., full:, :].clone(),
-    )
+    return with_tokens(cache, keys, values, compress_side)
 
 
 def gear_read(cache: GearCache, exact_outliers: bool) -> tuple[Tensor, Tensor]:

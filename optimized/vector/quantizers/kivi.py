@@ -10,10 +10,9 @@ from optimized.vector.hex._packed_products import CODES
 from optimized.vector.hex.compress import numbers
 from optimized.vector.hex.kcvt import code
 from optimized.vector.hex.packing import as_bytes, pack_bits, unpack_bits
-from reference.hex.kcvt import bits_of_both, joint_bits, scale_dtype, transposed
-from reference.hex.packing import word_count
+from reference.hex.kcvt import bits_of_both
 from reference.precision import widest
-from reference.quantizers.kivi import KiviCache, by_group
+from reference.quantizers.kivi import KiviCache, by_group, empty_cache, with_tokens
 
 ROWS = 8
 """Most rows of all groups' weights that are multiplied by all channels: more waste too much."""
@@ -28,31 +27,7 @@ def quantise_in_groups(
 
 
 def kivi_append(cache: KiviCache, keys: Tensor, values: Tensor) -> KiviCache:
-    held_keys = torch.cat([cache.residual_keys, keys], -2)
-    held_values = torch.cat([cache.residual_values, values], -2)
-    full = held_keys.shape[-2] // cache.residual * cache.residual
-    old = max(0, held_values.shape[-2] - cache.residual)
-    key_bits, value_bits = bits_of_both(cache.bits)
-    if full:
-        buffers = held_keys[..., :full, :].unflatten(-2, (-1, cache.residual))
-        words, steps, minima = quantise_in_groups("keys", transposed(buffers), key_bits, cache)
-        cache = cache._replace(
-            key_words=torch.cat([cache.key_words, words], -3),
-            key_steps=torch.cat([cache.key_steps, steps], -3),
-            key_minima=torch.cat([cache.key_minima, minima], -3),
-        )
-    if old:
-        span = held_values[..., :old, :]
-        words, steps, minima = quantise_in_groups("values", span, value_bits, cache)
-        cache = cache._replace(
-            value_words=torch.cat([cache.value_words, words], -2),
-            value_steps=torch.cat([cache.value_steps, steps], -2),
-            value_minima=torch.cat([cache.value_minima, minima], -2),
-        )
-    return cache._replace(
-        residual_keys=held_keys[..., full:, :].clone(),
-        residual_values=held_values[..., old:, :].clone(),
-    )
+    return with_tokens(cache, keys, values, quantise_in_groups)
 
 
 def kivi_prefill(
@@ -64,23 +39,7 @@ def kivi_prefill(
     scales: torch.dtype | None,
     value_bits: int | None,
 ) -> KiviCache:
-    heads, width = keys.shape[:-2], keys.shape[-1]
-    words = keys.new_zeros(*heads, 0, dtype=torch.int32)
-    stored = words.new_zeros(*heads, 0, dtype=scale_dtype(keys.dtype, scales))
-    empty = KiviCache(
-        bits=joint_bits(bits, value_bits),
-        group=group,
-        residual=residual,
-        scales=scales,
-        key_words=words.new_zeros(*heads, 0, width, word_count(residual, bits)),
-        key_steps=stored.new_zeros(*heads, 0, width, residual // group),
-        key_minima=stored.new_zeros(*heads, 0, width, residual // group),
-        value_words=words.new_zeros(*heads, 0, word_count(width, value_bits or bits)),
-        value_steps=stored.new_zeros(*heads, 0, width // group),
-        value_minima=stored.new_zeros(*heads, 0, width // group),
-        residual_keys=keys[..., :0, :].clone(),
-        residual_values=values[..., :0, :].clone(),
-    )
+    empty = empty_cache(keys, values, bits, group, residual, scales, value_bits)
     return kivi_append(empty, keys, values)
 
 

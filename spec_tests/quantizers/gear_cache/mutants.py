@@ -9,8 +9,8 @@ test_the_prompt_is_one_span_and_each_decoded_block_another
   - *new, cache.decoded_rank
   + *new, next((b.left.shape[-1] for b in cache.key_blocks), cache.decoded_rank)
   gear_seedless_blocks: decoded blocks start from seed 0
-  - with_block(cache, *new, cache.decoded_rank)
-  + with_block(cache._replace(seed=0), *new, cache.decoded_rank)._replace(seed=cache.seed)
+  - with_block(cache, *new, cache.decoded_rank, compress)
+  + with_block(cache._replace(seed=0), *new, cache.decoded_rank, compress)._replace(seed=cache.seed)
   gear_recompressed: the first block is compressed again
   - (*cache.value_blocks, by_token)
   + (*(compress_side('', gear_reconstruct(b), 'token', value_bits, *settings)
@@ -20,7 +20,7 @@ test_the_prompt_is_one_span_and_each_decoded_block_another
   + "token", key_bits, *settings
 test_decoding_in_any_chunks_gives_the_same_cache
   gear_lost_tokens: tokens left over after a full block are lost
-            cache = with_block(cache, *new, cache.decoded_rank)
+            cache = with_block(cache, *new, cache.decoded_rank, compress)
   +         full = held_keys.shape[-2]
 test_what_is_read_is_every_block_in_order_and_the_buffer_as_it_is
   buffer_first: the buffer comes first
