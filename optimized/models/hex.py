@@ -110,8 +110,8 @@ def settled(cache: Any) -> Any:
 class HexTransformersCache(AttendingCache):
     """The streaming cache of HEX, for `model.generate(past_key_values=...)`.
 
-    Blocks are packed codes, kept entries and scales, and attention reads them without restoring
-    them. The first call of the model is the prompt; later calls append tokens.
+    Blocks are packed codes, kept entries and scales; attention restores a few heads at a time, or
+    on a GPU none. The first call of the model is the prompt; later calls append tokens.
 
     Args:
         config: the configuration of an attached model, or another cache of its layers.
