@@ -60,8 +60,7 @@ def tables_of_span(static: HexConfig, length: int, heads: int, width: int) -> Ta
     starts = (kept.counts.flatten().cumsum(0) - kept.counts.flatten()).view(heads, length)
     tokens = F.pad(kept.counts, beyond), F.pad(starts, beyond)
     tokens = [x.unflatten(-1, (tiles, TILE)).movedim(0, 1) for x in tokens]
-    order = kept.channels.argsort(stable=True)
-    token, channel, rank = (x[order].long() for x in kept[1:])
+    token, channel, rank = (x.long() for x in kept[1:])
     cell = token % length // TILE * heads * width + channel
     among = cell.bincount(minlength=tiles * heads * width).view(tiles, heads * width)
     columns = among.sum(0)
@@ -69,7 +68,7 @@ def tables_of_span(static: HexConfig, length: int, heads: int, width: int) -> Ta
     return Tables(
         F.pad(tokens[0], (0, ROOM - TILE)).to(torch.uint8),
         lanes(*tokens),
-        (kept.channels % width).to(torch.uint8),
+        (channel[token.argsort(stable=True)] % width).to(torch.uint8),
         lanes(*(x.unflatten(-1, (heads, width)) for x in (among, before))),
         (token % length % TILE + ROOM * rank).to(torch.int16),
     )

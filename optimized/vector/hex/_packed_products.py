@@ -18,8 +18,8 @@ from optimized._cached_tensors import cached_tensors
 from optimized.vector.hex.packing import as_bytes
 from reference.hex.packing import word_count
 
-CODES = 2**20
-"""Codes that are numbers at a time: 4 MB, and few operators for a long cache."""
+CODES = 5 * 2**18
+"""Codes that are numbers at a time: 5 MB, and few operators for a long cache."""
 
 
 class Rest(NamedTuple):

@@ -1,7 +1,7 @@
 """Attention over a HEX cache that restores a few heads at a time, in the order of their codes.
 
-The codes of a channel lie together, so its numbers are restored channel by channel, into a buffer
-that stays in a processor's cache, and multiplied there. What the masks keep is written over them.
+The codes of a channel lie together, so numbers are restored by channels, into a buffer of at most
+5 MB or one channel, and multiplied there. What the masks keep is written over them.
 """
 
 from collections.abc import Iterator
@@ -56,9 +56,15 @@ class Coded(NamedTuple):
         every = queries
         if groups > self.rows:
             every = queries.expand(groups // self.rows, *queries.shape).flatten(0, 1)
-        parts = self.stretches(self.run.keys, queries.dtype)
-        found = joined_parts([torch.bmm(every[part].flatten(0, 1), x) for part, x in parts])
-        found = found.view(-1, *queries.shape[:-1], len(self.pattern.there.token))
+        slots = len(self.pattern.there.token)
+        found = every.new_empty(0)
+        for part, x in self.stretches(self.run.keys, queries.dtype):
+            if part is None:
+                found = every @ x
+            else:
+                found = found if len(found) else every.new_zeros(*every.shape[:-1], slots)
+                found[part[:2]] += every[part[:2]][..., part[2]] @ x
+        found = found.view(-1, *queries.shape[:-1], slots)
         if rests := fields(self.run.bits).rests:
             # each slot of a code adds the minimum
             minima = self.run.keys.minima.to(found).view(-1, *every.shape[1::2], 1)
@@ -74,15 +80,20 @@ class Coded(NamedTuple):
 
         The weights are overwritten.
         """
-        parts, every = self.stretches(self.run.values, weights.dtype), weights
+        every = weights
         if len(self.run.dynamic) > self.rows:
             split = weights.unflatten(-1, (-1, len(self.pattern.there.token)))
             every = split.movedim(-2, 0).flatten(0, 1)
         for (field, lane), (other, begun) in fields(self.run.bits).rests:
             apart = self.by_field(every)
             apart[..., field, :, lane] = apart[..., other, :, begun]
-        read = [torch.bmm(every[part].flatten(0, 1), x.mT) for part, x in parts]
-        out = joined_parts(read).view(-1, *weights.shape[:-1], self.run.keys.lanes.shape[2])
+        out = every.new_empty(*every.shape[:-1], self.run.keys.lanes.shape[2])
+        for part, x in self.stretches(self.run.values, weights.dtype):
+            if part is None:
+                out = every @ x.mT
+            else:
+                out[part[:2]][..., part[2]] = every[part[:2]] @ x.mT
+        out = out.view(-1, *weights.shape[:-1], out.shape[-1])
         return out.sum(0) if len(out) > 1 else out[0]
 
     def by_field(self, slots: Tensor) -> Tensor:
@@ -92,39 +103,49 @@ class Coded(NamedTuple):
         return slots.unflatten(-1, (len(cut.masks), lanes, cut.period))
 
     def stretches(self, side: Side, exact: torch.dtype) -> Iterator[tuple[Any, Tensor]]:
-        """Yield indices of groups and heads, each with its numbers, `[heads, channels, slots]`."""
-        (groups, heads, width, _, count), cut = side.lanes.shape, fields(self.run.bits)
+        """Yield numbers, `[groups, heads, channels, slots]`, at most `CODES` or those of a channel.
+
+        With them come slices of the three axes, or None if these are all numbers.
+        """
+        shape, slots = side.lanes.shape[:3], len(self.pattern.there.token)
         alike = side.steps.dtype == side.kept.dtype == exact
         steps, minima, kept, whole = side[1:] if alike else (x.to(exact) for x in side[1:])
-        size, worth = width * len(cut.masks) * count, self.pattern.worth.to(exact)
+        _, _, masks, worth, places, starts = self.pattern
+        worth = worth.to(exact)
         apart = steps.shape[-1] < worth.shape[-1]
         steps = steps if apart else steps * worth
-        together = groups * heads * size <= CODES
-        if not together:
-            steps, minima = (x.expand(-1, heads, -1, -1, -1) for x in (steps, minima))
-        several = groups if together else max(1, CODES // max(1, heads * size))
-        each = heads if together or heads * size <= CODES else max(1, CODES // size)
-        starts, real, masks = self.pattern.starts, self.run.real, self.pattern.masks
-        buffer = minima.new_empty(min(several, groups) * min(each, heads) * size)
-        for group, head in product(range(0, groups, several), range(0, heads, each)):
-            here, last = slice(group, group + several), min(heads, head + each)
-            part: Any = ... if together else (here, slice(head, last))
-            found = numbers(side.lanes[part], masks, buffer)
+        channels, heads, groups = (
+            min(most, max(1, CODES // max(1, slots * within)))
+            for most, within in zip(shape[::-1], (1, shape[2], shape[1] * shape[2]), strict=True)
+        )
+        if not (together := (groups, heads, channels) == shape):
+            steps, minima = (x.expand(*shape, -1, -1) for x in (steps, minima))
+        buffer = minima.new_empty(groups * heads * channels * slots)
+        sizes = groups, heads, channels
+        places_of = (range(0, n, size) for n, size in zip(shape, sizes, strict=True))
+        for group, head, channel in product(*places_of):
+            starts_of = zip((group, head, channel), sizes, strict=True)
+            part: Any = tuple(slice(start, start + size) for start, size in starts_of)
+            here = ... if together else part
+            found = numbers(side.lanes[here], masks, buffer)
             found = found.mul_(worth) if apart else found
-            found.mul_(steps[part]).add_(minima[part])
-            if (own := slice(starts[head], starts[last])).stop > own.start:
-                where = self.pattern.places[own] - head * size if head else self.pattern.places[own]
+            found = found.mul_(steps[here]).add_(minima[here]).flatten(-2)
+            first = head * shape[2] + channel
+            last = first + found.shape[1:3].numel()
+            own = slice(starts[first], starts[last])
+            if own.stop > own.start:
+                where = places[own] - first * slots if first else places[own]
                 rows = found.view(len(found), -1)
-                rows.scatter_(1, where.expand(len(rows), -1), kept[here, own])
-            found = found.flatten(-2)
+                rows.scatter_(1, where.expand(len(rows), -1), kept[part[0], own])
             if whole.shape[-1]:
-                exactly = whole[part]
-                index = self.run.places[here].expand(exactly.shape)
-                if real is not None:
+                exactly = whole[here]
+                index = self.run.places[part[0]].expand(exactly.shape)
+                if self.run.real is not None:
                     of_code = found.gather(-1, index)
-                    exactly = torch.where(real[here, None, None, None], exactly, of_code)
+                    real = self.run.real[part[0], None, None, None]
+                    exactly = torch.where(real, exactly, of_code)
                 found.scatter_(-1, index, exactly)
-            yield part, found.flatten(0, 1)
+            yield None if together else part, found
 
     def spread(self, flags: Tensor) -> Tensor:
         """Return the flags of tokens in the order of slots."""
@@ -186,11 +207,6 @@ def joined(cache: HexCache | StackedCache, queries: Tensor) -> list[Coded | Plai
     config, rows = laid.rest.config, laid.rest.residual_mass.shape[:-1].numel()
     runs = [Coded(run, run.pattern(config), rows) for run in laid.runs]
     return [*runs, restored(laid.rest, exact)]
-
-
-def joined_parts(parts: list[Tensor]) -> Tensor:
-    """Return parts joined along the first axis."""
-    return torch.cat(parts) if len(parts) > 1 else parts[0]
 
 
 def multiplies_codes(cache: HexCache, exact: torch.dtype) -> bool:

@@ -52,10 +52,9 @@ def cached_on_tensor(flags: Tensor, find: Callable[..., R], *arguments: Any) -> 
 
 
 class Kept(NamedTuple):
-    """The entries that a static mask keeps, in the order in which they are stored.
+    """The entries that a static mask keeps, by channel.
 
-    That is by head, token and channel. `tokens` and `channels` count through all heads; `ranks`
-    counts the entries of one token.
+    `tokens` and `channels` count through all heads; `ranks` counts the entries of one token.
     """
 
     counts: Tensor  # [heads, tokens]
@@ -78,13 +77,14 @@ def kept_by(static: HexConfig, tokens: int, heads: int, width: int, device: torc
     counts = mask.sum(-1)
     first = counts.flatten().cumsum(0) - counts.flatten()
     rank = torch.arange(len(entry), device=device) - first[token]
-    return Kept(*(x.to(INDEX) for x in (counts, token, channel, rank)))
+    order = channel.argsort(stable=True)
+    return Kept(counts.to(INDEX), *(x[order].to(INDEX) for x in (token, channel, rank)))
 
 
 class Pattern(NamedTuple):
     """What the static mask keeps of a block, and where that lies among the block's numbers.
 
-    Numbers are `[heads, width, slots]`. `starts` is the first kept entry of each head, and the
+    Numbers are `[heads, width, slots]`. `starts` is the first kept entry of each channel, and the
     number of them.
     """
 
@@ -102,7 +102,8 @@ def pattern(
     """Return the pattern of a block: the same for all layers, rows and blocks."""
     kept, there = kept_by(static, tokens, heads, width, device), slots(bits, tokens, device)
     places = kept.channels * len(there.token) + there.of_token[kept.tokens % tokens]
-    starts = F.pad(kept.counts.sum(-1).cumsum(0), (1, 0)).tolist()
+    among = kept.channels.bincount(minlength=heads * width)
+    starts = F.pad(among.cumsum(0), (1, 0)).tolist()
     cut = fields(bits)
     masks = bit_masks(cut.masks, -(-tokens // cut.codes) * cut.period, device)
     worth = cut.worth.repeat(1, masks.shape[1] // cut.period).to(device)
@@ -154,7 +155,9 @@ class StackedBlocks(NamedTuple):
 
         steps, minima = (x[..., None, None] for x in (block.key_steps, block.key_minima))
         keys = side(block.key_words, steps, minima, block.kept_keys)
-        each = len(block.dynamic), -1, 1, len(slot) // keys.lanes.shape[-1], keys.lanes.shape[-1]
+        by_head, count = block.value_steps.ndim == block.key_steps.ndim, keys.lanes.shape[-1]
+        heads = block.key_steps.shape[1] if by_head else 1
+        each = len(block.dynamic), heads, 1, len(slot) // count, count
         minima = block.value_minima[..., slot]
         if shared.there.unread is not None:  # one slot of a code has the minimum
             minima = minima.masked_fill(shared.there.unread, 0)
