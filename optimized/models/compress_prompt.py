@@ -315,17 +315,15 @@ def protected_span(system: System, interval: Any, protected: Any, real: Tensor) 
         for row, flags in zip(marked, real, strict=True):
             row[flags.nonzero()[:, 0][protected]] = True
         missed = real[~marked.any(-1)]
-    else:
-        must_be("protected", protected, Bool[Tensor, "batch tokens"])
-        shaped("protected", protected, real.shape)
-        marked = protected.to(real.device) & real
-        missed = real[~marked.any().expand(len(real))]
-    if len(missed):
-        raise ValueError(
-            f"protected must mark one of the {int(missed[0].sum())} tokens of the prompt, padding "
-            f"left out, got {shown(protected)}"
-        )
-    return marked
+        if len(missed) and range(2**31)[protected]:  # not an empty slice
+            raise ValueError(
+                f"protected must mark one of the {int(missed[0].sum())} tokens of a row, without "
+                f"padding, got {protected}"
+            )
+        return marked
+    must_be("protected", protected, Bool[Tensor, "batch tokens"])
+    shaped("protected", protected, real.shape)
+    return protected.to(real.device) & real
 
 
 def require_refinable(system: System, interval: Any, refined: Any, reading: str) -> None:

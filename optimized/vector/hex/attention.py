@@ -16,12 +16,7 @@ from optimized._dispatch import kernel_on_gpu, learning
 from optimized.vector.hex import compress
 from optimized.vector.hex._packed_products import CODES, fields, numbers
 from optimized.vector.hex.expander import static_mask
-from optimized.vector.hex.stacked_cache import (
-    Pattern,
-    Side,
-    StackedBlocks,
-    StackedCache,
-)
+from optimized.vector.hex.stacked_cache import Pattern, Side, StackedBlocks, StackedCache
 from reference.contract import checks
 from reference.contract.enforce import has_memory
 from reference.hex.attention import HexAttention

@@ -206,19 +206,10 @@ class StackedBlocks(NamedTuple):
         keys, values, length = self.keys, self.values, self.dynamic.shape[-1]
         words = (apart(words_of(x.lanes[..., 0, :], self.bits, length)) for x in (keys, values))
         key_words, value_words = words
-        parts = zip(
-            key_words,
-            apart(keys.steps[..., 0, 0]),
-            apart(keys.minima[..., 0, 0]),
-            value_words,
-            in_order(values.steps),
-            in_order(values.minima),
-            entries(keys),
-            entries(values),
-            apart(self.dynamic),
-            strict=True,
-        )
-        return [HexBlock(self.kind[0], *tensors) for tensors in parts]
+        by_channel = key_words, apart(keys.steps[..., 0, 0]), apart(keys.minima[..., 0, 0])
+        by_token = value_words, in_order(values.steps), in_order(values.minima)
+        parts = *by_channel, *by_token, entries(keys), entries(values), apart(self.dynamic)
+        return [HexBlock(self.kind[0], *tensors) for tensors in zip(*parts, strict=True)]
 
 
 class StackedCache(NamedTuple):
