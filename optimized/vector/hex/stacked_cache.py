@@ -1,8 +1,7 @@
 """A layout of a HEX cache for products with its codes, kept from one decoding step to the next.
 
 Blocks of one length are stacked. Tokens that are kept whole are stored apart from the entries that
-the static mask keeps.
-Everything else is unchanged, and the original blocks can be restored bit for bit.
+the static mask keeps. The original blocks can be restored bit for bit.
 """
 
 from collections.abc import Callable
@@ -96,6 +95,7 @@ class Pattern(NamedTuple):
     starts: list[int]
 
 
+@cached_tensors(8)
 def pattern(
     static: HexConfig, tokens: int, heads: int, width: int, device: torch.device, bits: int
 ) -> Pattern:
@@ -111,12 +111,14 @@ def pattern(
 
 
 class Side(NamedTuple):
-    """The keys or values of stacked blocks. Scales broadcast to fields and lanes."""
+    """The keys or values of stacked blocks.
+
+    Steps and minima of keys are `[groups, heads, width, 1, 1]`, those of values `[groups, heads, 1,
+    fields, lanes]`, or with one head where all share them.
+    """
 
     lanes: Tensor  # [groups, heads, width, 1, lanes]
-    steps: (
-        Tensor  # of keys [groups, heads, width, 1, 1], of values [groups, heads, 1, fields, lanes]
-    )
+    steps: Tensor
     minima: Tensor
     kept: Tensor  # [groups, entries]: what the static mask keeps
     whole: Tensor  # [groups, heads, width, count]: tokens that are kept whole
